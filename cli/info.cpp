@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/program.h"
+#include "cli/terminal.h"
 #include "data/json.h"
 #include "data/safetensors.h"
 #include "tensor/backend.h"
@@ -106,6 +107,22 @@ Json to_json(const MetricsLine* line) {
   return result;
 }
 
+// "classes     0 cat, 1 dog", in lines of at most kColumns.
+void show_classes(const std::vector<std::string>& names) {
+  constexpr size_t kColumns = 100;
+  std::string line = "classes     ";
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string part =
+        fmt::format("{} {}{}", i, printable(names[i]), i + 1 < names.size() ? ", " : "");
+    if (i > 0 && line.size() + part.size() > kColumns) {
+      print(line);
+      line = std::string(12, ' ');
+    }
+    line += part;
+  }
+  if (!names.empty()) print(line);
+}
+
 // What metrics.jsonl and the samples of a run hold, if anything.
 void show_results(const RunHistory& history, const TaskShape& shape) {
   if (const MetricsLine* line = history.last("loss"))
@@ -144,6 +161,9 @@ void show_run(const std::string& path, bool json) {
   const RunHistory history = read_history(run_of(path));
   const std::string attention = label_of(saved.model->config().attention);
   const int64_t parameters = count_elements(saved.model->parameters());
+  const std::vector<std::string> names = saved.shape.classes > 0
+                                             ? class_names(saved.config.task, saved.vocabulary)
+                                             : std::vector<std::string>();
   if (json)
     return print_json_line({{"step", saved.step},
                             {"steps", saved.config.steps},
@@ -151,6 +171,7 @@ void show_run(const std::string& path, bool json) {
                             {"parameters", parameters},
                             {"vocab_size", saved.shape.vocab_size},
                             {"length", saved.shape.length},
+                            {"classes", names},
                             {"training", to_json(history.last("loss"))},
                             {"validation", to_json(history.last("val_loss"))},
                             {"best", to_json(history.best_validation())},
@@ -163,6 +184,7 @@ void show_run(const std::string& path, bool json) {
   print(fmt::format("parameters  {} in {} tensors", format_count(static_cast<double>(parameters)),
                     saved.model->parameters().size()));
   print(fmt::format("tokens      {}, length {}", saved.shape.vocab_size, saved.shape.length));
+  show_classes(names);
   show_results(history, saved.shape);
   print("");
   print(to_toml(saved.config));

@@ -30,7 +30,7 @@ constexpr const char* kTextSeparator = "---\n";
 constexpr int64_t kImages = 64, kCompletions = 4, kNllMaps = 8;  // where --count is not said
 
 struct SampleOptions {
-  std::string run, data, out, prompt, prompt_file, device = "cpu", dtype;
+  std::string run, data, out, prompt, prompt_file, class_name, device = "cpu", dtype;
   std::vector<std::string> complete;
   std::optional<int64_t> count, keep_rows;
   int64_t class_label = -1, tokens = 500, seed = 1, threads = 0;
@@ -52,7 +52,13 @@ void show_sampling(const SampleOptions& options, const std::string& what, int64_
 
 void sample_images(const SavedModel& saved, const SampleOptions& options) {
   const int64_t count = options.count.value_or(kImages);
-  show_sampling(options, fmt::format("{} of step {}", plural(count, "image"), saved.step), count,
+  const std::vector<std::string> names = class_names(saved.config.task, saved.vocabulary);
+  const std::string of_class = options.class_label < 0 || names.empty()
+                                   ? ""
+                                   : fmt::format(" of class {} ({})", options.class_label,
+                                                 names[static_cast<size_t>(options.class_label)]);
+  show_sampling(options,
+                fmt::format("{}{} of step {}", plural(count, "image"), of_class, saved.step), count,
                 [&](const SamplingProgress& progress) {
                   return sample_images(*saved.model, saved.shape, options.sampling,
                                        {count, options.class_label}, options.out,
@@ -161,8 +167,9 @@ void add_flags(CLI::App& command, SampleOptions& options) {
   add_option(command, "--out", options.out,
              "PNG file to write; default: grid.png, or grid-2.png and so on if it exists");
   add_option(
-      command, "--class", options.class_label,
-      "sample this class only; default: all classes in turn, or the class of the given image");
+      command, "--class", options.class_name,
+      "sample this class only, by its name or its number (linea info RUN lists them); default: all "
+      "classes in turn, or the class of the given image");
   add_option(command, "--complete", options.complete,
              "keep the upper rows of these images and sample the rest: PNG or JPEG files, or "
              "test:7 for an image of the run's data");
@@ -200,8 +207,6 @@ void check_flags(const CLI::App& command, const SavedModel& saved, const SampleO
                         {"--out", "--class", "--complete", "--keep-rows", "--nll-map", "--data"});
   refuse_flags(command, "for a model of images",
                {"--prompt", "--prompt-file", "--interactive", "--tokens"});
-  require(!was_given(command, "--class") || options.class_label >= 0,
-          "--class is {}; there are 0 to {}", options.class_label, saved.shape.classes - 1);
   if (options.nll_map)
     refuse_flags(
         command, "with --nll-map, which samples nothing",
@@ -224,6 +229,7 @@ void run_sample(const CLI::App& command, SampleOptions& options) {
   SavedModel saved =
       load_model(options.best ? best_checkpoint(options.run).string() : options.run, options.dtype);
   check_flags(command, saved, options);
+  if (was_given(command, "--class")) options.class_label = find_class(saved, options.class_name);
   if (!options.data.empty()) set_data(saved.config, options.data);
   if (options.out.empty() && saved.shape.side > 0) options.out = free_png_name("grid");
   if (saved.shape.side == 0) return sample_text(saved, options);

@@ -20,4 +20,18 @@ inline std::string one_line(std::string_view text) {
   return text.size() > kMax ? shown + "..." : shown;
 }
 
+// A name of any bytes in ASCII: a byte of another character as \xE9.
+inline std::string escape_bytes(std::string_view name) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string shown;
+  for (const char byte : name) {
+    const auto code = static_cast<unsigned char>(byte);
+    if (code < 0x80 && !is_control(byte))
+      shown += byte;
+    else
+      shown.append("\\x").append({kDigits[code >> 4], kDigits[code & 15]});
+  }
+  return shown;
+}
+
 }  // namespace linea

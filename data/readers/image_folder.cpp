@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <exception>
-#include <system_error>
-#include <utility>
+#include <set>
 
+#include "data/one_line.h"
 #include "data/readers/image_file.h"
+#include "data/readers/image_listing.h"
+#include "data/vocabulary.h"
 #include "tensor/context.h"
 #include "tensor/error.h"
 
@@ -19,77 +21,156 @@ constexpr int64_t kMaxBadFraction = 100;  // one file in this many may be bad
 constexpr size_t kShownNotes = 5;
 constexpr int64_t kDecodeBatch = 256;  // decoded in parallel, then stored in order
 
-struct ImagePath {
-  std::string relative;  // with slashes
-  fs::path full;
+// A file and where it goes.
+struct Placed {
+  ImagePath path;
+  ImageSet ImageSplits::*split;
+  std::string class_folder;  // relative, as its path; "" outside of all
+  bool names_class = true;   // else its class is one that other files name
+
+  std::string class_name() const { return class_folder.substr(class_folder.rfind('/') + 1); }
 };
 
-struct Listing {
-  std::vector<ImagePath> files;
-  int64_t links = 0, others = 0;  // not followed; neither PNG nor JPEG by their names
-};
-
-bool has_image_extension(const fs::path& path) {
-  std::string extension = path.extension().string();
-  for (char& letter : extension)
+// The split of a top folder of this name; null for other names.
+ImageSet ImageSplits::*split_named(std::string name) {
+  for (char& letter : name)
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
+  if (name == "train") return &ImageSplits::train;
+  if (name == "val" || name == "valid" || name == "validation") return &ImageSplits::val;
+  if (name == "test") return &ImageSplits::test;
+  return nullptr;
 }
 
-Listing list_images(const fs::path& folder) {
-  Listing listing;
-  std::error_code problem;
-  if (!fs::is_directory(folder, problem))
-    fail(ErrorKind::input, "{}: is not a folder; name the one that holds the images",
-         folder.string());
-  fs::recursive_directory_iterator entry(folder, problem);
-  for (; !problem && entry != fs::recursive_directory_iterator(); entry.increment(problem)) {
-    const fs::path& path = entry->path();
-    const bool hidden = path.filename().string().starts_with('.');
-    std::error_code ignored;
-    if (hidden) {
-      entry.disable_recursion_pending();
-    } else if (entry->is_symlink(ignored)) {
-      ++listing.links;
-    } else if (!entry->is_regular_file(ignored)) {
-      continue;
-    } else if (has_image_extension(path)) {
-      listing.files.push_back({path.lexically_relative(folder).generic_string(), path});
-    } else {
-      ++listing.others;
-    }
+std::set<std::string> top_folders(const std::vector<ImagePath>& files) {
+  std::set<std::string> tops;
+  for (const ImagePath& file : files) tops.insert(file.top());
+  tops.erase("");
+  return tops;
+}
+
+// Of each ten files the ninth is val and the tenth test.
+ImageSet ImageSplits::*split_at(size_t position) {
+  const auto index = static_cast<int64_t>(position) % kCycle;
+  return index == kValIndex    ? &ImageSplits::val
+         : index == kTestIndex ? &ImageSplits::test
+                               : &ImageSplits::train;
+}
+
+std::vector<Placed> place_by_turns(const fs::path& folder, const ImageListing& listing) {
+  if (static_cast<int64_t>(listing.files.size()) < kCycle) {
+    const std::string left_out = describe_left_out(listing);
+    fail(ErrorKind::input,
+         "{}: holds {} PNG and JPEG files (.png, .jpg, .jpeg, .jfif){}; convert or add images: "
+         "train, val and test need at least {} together",
+         folder.string(), listing.files.size(), left_out.empty() ? "" : ", but " + left_out,
+         kCycle);
   }
-  if (problem)
-    fail(ErrorKind::input, "{}: cannot be listed: {}; check the rights of the folders in it",
-         folder.string(), problem.message());
-  std::sort(listing.files.begin(), listing.files.end(),
-            [](const ImagePath& a, const ImagePath& b) { return a.relative < b.relative; });
-  return listing;
+  std::vector<Placed> placed;
+  for (const ImagePath& file : listing.files)
+    placed.push_back({file, split_at(placed.size()), file.top()});
+  return placed;
 }
 
-// The first folder of the relative path; empty where there is none.
-std::string class_name(const ImagePath& file) {
-  const size_t slash = file.relative.find('/');
-  return slash == std::string::npos ? "" : file.relative.substr(0, slash);
+// The folders of the splits: train, and val and test where there are some.
+struct SplitFolders {
+  std::string train, val, test;
+};
+
+SplitFolders find_split_folders(const fs::path& folder, const std::set<std::string>& tops) {
+  SplitFolders found;
+  for (const std::string& top : tops) {
+    const auto split = split_named(top);
+    std::string& name = split == &ImageSplits::train ? found.train
+                        : split == &ImageSplits::val ? found.val
+                                                     : found.test;
+    if (!name.empty())
+      fail(ErrorKind::input, "{}: {} and {} both hold the images of one split; leave one of them",
+           folder.string(), name, top);
+    name = top;
+  }
+  if (found.train.empty())
+    fail(ErrorKind::input, "{}: has images in {} but none in train; put the training images there",
+         folder.string(), fmt::join(tops, " and "));
+  return found;
 }
 
-std::vector<std::string> find_classes(const fs::path& folder, const std::vector<ImagePath>& files,
-                                      const std::vector<std::string>& known) {
-  std::vector<std::string> classes;
+// "train, val, test", or what takes the place of those that are missing.
+std::string describe(const SplitFolders& folders) {
+  return fmt::format("{}{}, {}", folders.train,
+                     folders.val.empty() ? " (of ten images one is val)" : ", " + folders.val,
+                     folders.test.empty() ? "no test" : folders.test);
+}
+
+// Without a folder of the validation split, the ninth of each ten files of train is val. Files
+// outside of the folders are left out.
+std::vector<Placed> place_by_folders(const fs::path& folder, const std::vector<ImagePath>& files,
+                                     std::vector<std::string>& notes) {
+  const SplitFolders folders = find_split_folders(folder, top_folders(files));
+  std::vector<Placed> placed;
+  int64_t outside = 0;
+  size_t of_train = 0;
   for (const ImagePath& file : files) {
-    const std::string name = class_name(file);
-    if (name.empty())
+    if (file.top().empty()) {
+      ++outside;
+      continue;
+    }
+    auto split = split_named(file.top());
+    const bool is_train = split == &ImageSplits::train;
+    if (is_train && folders.val.empty() && split_at(of_train++) == &ImageSplits::val)
+      split = &ImageSplits::val;
+    const size_t slash = file.relative.find('/', file.top().size() + 1);
+    placed.push_back(
+        {file, split, slash == std::string::npos ? "" : file.relative.substr(0, slash), is_train});
+  }
+  if (std::none_of(placed.begin(), placed.end(),
+                   [](const Placed& file) { return file.split == &ImageSplits::val; }))
+    fail(ErrorKind::input,
+         "{}: holds {} images in {}, too few to take one of ten for val; add a folder val",
+         folder.string(), placed.size(), folders.train);
+  notes.push_back(
+      fmt::format("{}: the splits are its folders: {}", folder.string(), describe(folders)));
+  if (outside > 0)
+    notes.push_back(fmt::format("{}: left out: {} outside of these folders", folder.string(),
+                                outside == 1 ? "1 image" : fmt::format("{} images", outside)));
+  return placed;
+}
+
+std::vector<Placed> place(const fs::path& folder, const ImageListing& listing,
+                          std::vector<std::string>& notes) {
+  const std::set<std::string> tops = top_folders(listing.files);
+  std::vector<std::string> of_splits, others;
+  for (const std::string& top : tops)
+    (split_named(top) == nullptr ? others : of_splits).push_back(top);
+  if (others.empty() && !of_splits.empty()) return place_by_folders(folder, listing.files, notes);
+  if (of_splits.size() >= 2)
+    notes.push_back(fmt::format("{}: {} are no splits here, since {} holds images too",
+                                folder.string(), fmt::join(of_splits, " and "),
+                                escape_bytes(others.front())));
+  return place_by_turns(folder, listing);
+}
+
+std::vector<std::string> find_classes(const fs::path& folder, const std::vector<Placed>& files,
+                                      const std::vector<std::string>& known) {
+  std::set<std::string> named;
+  for (const Placed& file : files) {
+    if (file.class_folder.empty())
       fail(ErrorKind::input,
            "{}: is in no class folder; move it into one or leave out `class_token`",
-           file.full.string());
-    if (classes.empty() || classes.back() != name) classes.push_back(name);
+           file.path.full.string());
+    if (first_non_utf8(file.class_name()) != file.class_name().size())
+      fail(ErrorKind::input, "{}: its class folder '{}' has a name that is not UTF-8; rename it",
+           folder.string(), escape_bytes(file.class_folder));
+    if (file.names_class) named.insert(file.class_name());
   }
-  // A slash sorts between other bytes: files of "a" and "a-b" may alternate, and repeat a name.
-  std::sort(classes.begin(), classes.end());
-  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+  const std::vector<std::string> classes(named.begin(), named.end());
   if (static_cast<int64_t>(classes.size()) > kMaxImageClasses)
     fail(ErrorKind::input, "{}: has {} folders, at most {} can be classes; leave out `class_token`",
          folder.string(), classes.size(), kMaxImageClasses);
+  for (const Placed& file : files)
+    if (named.count(file.class_name()) == 0)
+      fail(ErrorKind::input,
+           "{}: its folder {} is of no class of the training images, {}; move or remove it",
+           folder.string(), file.class_folder, fmt::join(classes, ", "));
   for (const std::string& name : classes)
     if (!known.empty() && std::find(known.begin(), known.end(), name) == known.end())
       fail(ErrorKind::input,
@@ -119,26 +200,18 @@ Decoding decode_one(const fs::path& path, int64_t side, int64_t channels) {
   return decoding;
 }
 
-std::vector<Decoding> decode_all(const std::vector<ImagePath>& files, size_t first, size_t count,
+std::vector<Decoding> decode_all(const std::vector<Placed>& files, size_t first, size_t count,
                                  int64_t side, int64_t channels) {
   std::vector<Decoding> decodings(count);
 #pragma omp parallel for schedule(dynamic) num_threads(context().threads)
   for (size_t i = 0; i < count; ++i)
-    decodings[i] = decode_one(files[first + i].full, side, channels);
+    decodings[i] = decode_one(files[first + i].path.full, side, channels);
   for (const Decoding& decoding : decodings)
     if (decoding.failure) std::rethrow_exception(decoding.failure);
   return decodings;
 }
 
-ImageSet& split_at(ImageSplits& splits, size_t position) {
-  const auto index = static_cast<int64_t>(position) % kCycle;
-  return index == kValIndex ? splits.val : index == kTestIndex ? splits.test : splits.train;
-}
-
-void check_count(const fs::path& folder, size_t count, int64_t side, int64_t channels) {
-  if (static_cast<int64_t>(count) < kCycle)
-    fail(ErrorKind::input, "{}: holds {} PNG and JPEG files; train, val and test need at least {}",
-         folder.string(), count, kCycle);
+void check_bytes(const fs::path& folder, size_t count, int64_t side, int64_t channels) {
   const int64_t bytes = static_cast<int64_t>(count) * side * side * channels;
   if (bytes > kMaxImagesBytes)
     fail(ErrorKind::input,
@@ -147,29 +220,25 @@ void check_count(const fs::path& folder, size_t count, int64_t side, int64_t cha
          folder.string(), count, side, side, channels, bytes, kMaxImagesBytes);
 }
 
-}  // namespace
-
-ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t channels, Labels labels,
-                              const std::vector<std::string>& known) {
-  const Listing listing = list_images(folder);
-  const std::vector<ImagePath>& files = listing.files;
-  check_count(folder, files.size(), side, channels);
-  ImageFolder result;
-  if (labels == Labels::folders) result.classes = find_classes(folder, files, known);
-  for (ImageSet* set : {&result.splits.train, &result.splits.val, &result.splits.test}) {
-    *set = ImageSet{side, channels, {}, {}};
-    const size_t cycles = files.size() / kCycle + 1;
-    const size_t per_cycle = set == &result.splits.train ? kValIndex : 1;
-    // Reallocation would need twice the memory.
-    set->pixels.reserve(per_cycle * cycles * static_cast<size_t>(set->image_bytes()));
+// Empty sets with room: reallocation would need twice the memory.
+ImageSplits make_room(const std::vector<Placed>& files, int64_t side, int64_t channels) {
+  ImageSplits splits;
+  for (const auto split : {&ImageSplits::train, &ImageSplits::val, &ImageSplits::test}) {
+    const auto count = std::count_if(files.begin(), files.end(),
+                                     [split](const Placed& file) { return file.split == split; });
+    splits.*split = ImageSet{side, channels, {}, {}};
+    (splits.*split).pixels.reserve(static_cast<size_t>(count * (splits.*split).image_bytes()));
   }
-  if (listing.links > 0)
-    result.notes.push_back(
-        fmt::format("{}: {} links are not followed", folder.string(), listing.links));
-  if (listing.others > 0)
-    result.notes.push_back(fmt::format("{}: left out: {} {}, neither .png nor .jpg nor .jpeg",
-                                       folder.string(), listing.others,
-                                       listing.others == 1 ? "file" : "files"));
+  return splits;
+}
+
+uint8_t label_of(const std::string& name, const std::vector<std::string>& classes) {
+  const auto label = std::lower_bound(classes.begin(), classes.end(), name);
+  return static_cast<uint8_t>(label == classes.end() ? 0 : label - classes.begin());
+}
+
+void read_files(const fs::path& folder, const std::vector<Placed>& files, int64_t side,
+                int64_t channels, ImageFolder& result) {
   size_t bad = 0;
   for (size_t first = 0; first < files.size(); first += kDecodeBatch) {
     const size_t count = std::min<size_t>(kDecodeBatch, files.size() - first);
@@ -183,17 +252,30 @@ ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t chan
                folder.string(), kMaxBadFraction, files.size(), bad, decodings[i].problem);
         continue;
       }
-      ImageSet& set = split_at(result.splits, first + i);
+      const Placed& file = files[first + i];
+      ImageSet& set = result.splits.*file.split;
       set.pixels.insert(set.pixels.end(), decodings[i].pixels.begin(), decodings[i].pixels.end());
-      const auto label = std::lower_bound(result.classes.begin(), result.classes.end(),
-                                          class_name(files[first + i]));
-      set.labels.push_back(
-          static_cast<uint8_t>(label == result.classes.end() ? 0 : label - result.classes.begin()));
+      set.labels.push_back(label_of(file.class_name(), result.classes));
     }
   }
   if (bad > 0)
     result.notes.push_back(
         fmt::format("{}: {} of {} images are skipped", folder.string(), bad, files.size()));
+}
+
+}  // namespace
+
+ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t channels, Labels labels,
+                              const std::vector<std::string>& known) {
+  const ImageListing listing = list_images(folder);
+  ImageFolder result;
+  const std::vector<Placed> files = place(folder, listing, result.notes);
+  check_bytes(folder, files.size(), side, channels);
+  if (labels == Labels::folders) result.classes = find_classes(folder, files, known);
+  result.splits = make_room(files, side, channels);
+  if (const std::string left_out = describe_left_out(listing); !left_out.empty())
+    result.notes.push_back(fmt::format("{}: left out: {}", folder.string(), left_out));
+  read_files(folder, files, side, channels, result);
   return result;
 }
 

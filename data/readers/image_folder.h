@@ -3,10 +3,16 @@
 //
 // Files are taken in the order of the bytes of their paths, whatever the file system and the
 // language settings say. Of each ten in that order the ninth is val, the tenth test, the others
-// train. The folders directly inside are the classes, in the same order. Names that start with a
-// dot are passed over, links too: nothing outside of the folder is read, and no folder twice. A
-// file that cannot be read is left out with a note, and the notes end with how many were; more than
-// one in a hundred are an error.
+// train. The folders directly inside are the classes, in the same order.
+//
+// Where all of these folders that hold images are called train, val (or valid, validation) or test,
+// in letters of any case, they are the splits: the folders in train are the classes, and a class
+// that is not in train is an error. Without val, the ninth of each ten images of train is val;
+// without test there is none.
+//
+// Names that start with a dot are passed over. Links are followed, each real folder once. A file
+// that cannot be read is left out with a note, and the notes end with how many were; more than one
+// in a hundred are an error.
 #pragma once
 
 #include <filesystem>

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "data/json.h"
+#include "data/one_line.h"
 #include "data/readers/image_folder.h"
 #include "data/tasks/image_task.h"
+#include "data/vocabulary.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -23,13 +25,21 @@ class ImagesTask : public Task {
       : Task(shape),
         classes_(std::move(folder.classes)),
         notes_(std::move(folder.notes)),
-        images_(make_image_task(shape, std::move(folder.splits), options)) {}
+        images_(make_image_task(shape, std::move(folder.splits), options)) {
+    for (const std::string& note : images_->notes()) notes_.push_back(note);
+  }
 
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     return images_->train_batch(seed, step, rows);
   }
-  int64_t rows(Split split) const override { return images_->rows(split); }
+  bool has(Split split) const override { return images_->rows(split) > 0; }
+  int64_t rows(Split split) const override {
+    require(has(split), "the images of `data` have no {} split: add a folder {} next to train",
+            split_name(split), split_name(split));
+    return images_->rows(split);
+  }
   Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
+    check_eval_rows(*this, split, first_row, rows);
     return images_->eval_batch(split, first_row, rows);
   }
   std::string fingerprint() const override { return images_->fingerprint(); }
@@ -46,11 +56,11 @@ class ImagesTask : public Task {
 }  // namespace
 
 std::string serialize_classes(const std::vector<std::string>& names) {
-  try {
-    return dump_json(json{{"kind", "classes"}, {"names", names}});
-  } catch (const json::type_error&) {
-    fail(ErrorKind::input, "the name of a class is not UTF-8; rename its folder");
-  }
+  for (const std::string& name : names)
+    if (first_non_utf8(name) != name.size())
+      fail(ErrorKind::input, "the class '{}' has a name that is not UTF-8; rename its folder",
+           escape_bytes(name));
+  return dump_json(json{{"kind", "classes"}, {"names", names}});
 }
 
 bool is_class_list(const std::string& vocabulary) {
@@ -96,11 +106,11 @@ std::unique_ptr<Task> make(const TaskOptions& options) {
   if (class_token && !options.vocabulary.empty()) known = parse_classes(options.vocabulary);
   ImageFolder folder = read_image_folder(data, draft.side, draft.channels,
                                          class_token ? Labels::folders : Labels::none, known);
-  for (const ImageSet* set : {&folder.splits.train, &folder.splits.val, &folder.splits.test})
+  for (const ImageSet* set : {&folder.splits.train, &folder.splits.val})
     if (set->count() == 0)
-      fail(ErrorKind::input, "{}: too few of its images can be read for train, val and test", data);
+      fail(ErrorKind::input, "{}: too few of its images can be read for train and val", data);
   if (class_token) checked.vocabulary = serialize_classes(folder.classes);
-  return std::make_unique<ImagesTask>(shape_of(checked), std::move(folder), options);
+  return std::make_unique<ImagesTask>(shape_of(checked), std::move(folder), checked);
 }
 
 }  // namespace
@@ -108,7 +118,10 @@ std::unique_ptr<Task> make(const TaskOptions& options) {
 TaskEntry image_folder_task() {
   return {"images",
           "the images of a folder",
-          image_settings(kDefaultSide, kMaxSide, {channels_setting(), data_setting("the folder")}),
+          image_settings(
+              kDefaultSide, kMaxSide,
+              {channels_setting(),
+               data_setting("the folder; train, val and test, alone in it, are the splits")}),
           make,
           shape_of,
           true,

@@ -16,7 +16,12 @@ class ImageTask : public Task {
         splits_(std::move(splits)),
         flip_(options.settings.flag("flip")),
         class_dropout_(options.settings.real("class_dropout")),
-        synthetic_(!options.settings.has("data")) {}
+        synthetic_(!options.settings.has("data")) {
+    const std::vector<std::string> names = class_names(options.name, options.vocabulary);
+    constexpr size_t kShown = 20;
+    if (shape.classes > 0 && !names.empty())
+      notes_.push_back(fmt::format("classes: {}", numbered(names, kShown)));
+  }
 
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), shape().start);
@@ -41,6 +46,8 @@ class ImageTask : public Task {
     for (int64_t row = 0; row < rows; ++row) put(set_of(split), first_row + row, false, batch, row);
     return batch;
   }
+
+  std::vector<std::string> notes() const override { return notes_; }
 
   std::string fingerprint() const override {
     if (synthetic_) return "";
@@ -79,6 +86,7 @@ class ImageTask : public Task {
   bool flip_;
   double class_dropout_;
   bool synthetic_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace

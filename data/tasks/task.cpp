@@ -1,5 +1,7 @@
 #include "data/tasks/task.h"
 
+#include <algorithm>
+
 #include "data/tasks/cifar10_task.h"
 #include "data/tasks/copy_task.h"
 #include "data/tasks/digits.h"
@@ -59,6 +61,19 @@ std::unique_ptr<Task> make_task(TaskOptions options) {
 TaskShape task_shape(TaskOptions options) {
   const TaskEntry& entry = prepare(options);
   return entry.shape(options);
+}
+
+std::vector<std::string> class_names(const std::string& task, const std::string& vocabulary) {
+  if (!vocabulary.empty() && is_class_list(vocabulary)) return parse_classes(vocabulary);
+  return find_task(task).class_names;
+}
+
+std::string numbered(const std::vector<std::string>& names, size_t shown) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < std::min(names.size(), shown); ++i)
+    parts.push_back(fmt::format("{} {}", i, names[i]));
+  if (names.size() > shown) parts.push_back(fmt::format("and {} more", names.size() - shown));
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 Setting data_setting(const std::string& help) {

@@ -95,8 +95,9 @@ struct TaskEntry {
   std::function<std::unique_ptr<Task>(const TaskOptions&)> make;
   std::function<TaskShape(const TaskOptions&)> shape;
   bool has_vocabulary = false;
-  std::string extent{};      // the setting that makes sequences longer or shorter
-  bool reads_pairs = false;  // a second token at each position, for a RetrievalModel
+  std::string extent{};                    // the setting that makes sequences longer or shorter
+  bool reads_pairs = false;                // a second token at each position, for a RetrievalModel
+  std::vector<std::string> class_names{};  // in the order of their numbers, where data have none
 };
 
 // Adds a task to those of data/tasks/. Error: a name that is taken.
@@ -113,6 +114,12 @@ std::unique_ptr<Task> make_task(TaskOptions options);
 TaskShape task_shape(TaskOptions options);
 
 const char* split_name(Split split);
+
+// The names of the classes of images, in the order of their numbers; none where a number is all
+// that there is. `vocabulary`: Task::serialized_vocabulary().
+std::vector<std::string> class_names(const std::string& task, const std::string& vocabulary);
+// "0 cat, 1 dog"; of more than `shown` names, how many more there are.
+std::string numbered(const std::vector<std::string>& names, size_t shown);
 
 // For the tasks themselves.
 

@@ -110,10 +110,22 @@ TEST_F(DataCommand, ImagesTrainSampleAndEvaluate) {
       "train --task images --data images --size 2 --class-token --flip --steps 2" + kSmall;
   done(train + " --out run");
   EXPECT_NE(bytes("run/config.toml").find("channels = 3"), std::string::npos);
-  EXPECT_NE(done("info run").out.find("tokens      256, length 12"), std::string::npos);
+  const std::string info = done("info run").out;
+  EXPECT_NE(info.find("tokens      256, length 12\nclasses     0 dark, 1 light\n"),
+            std::string::npos)
+      << info;
+  EXPECT_EQ(json_lines(done("info run --json").out)[0]["classes"],
+            nlohmann::json({"dark", "light"}));
   done("sample run --count 4 --class 1 --out grid.png");
-  EXPECT_TRUE(exists("grid.png"));
-  refused(2, "sample run --class 2", {"0 to 1"});
+  done("sample run --count 4 --class 0 --out dark.png");
+  const Outcome named = done("sample run --count 4 --class light --out named.png");
+  EXPECT_NE(named.err.find("4 images of class 1 (light) of step 2"), std::string::npos)
+      << named.err;
+  EXPECT_EQ(bytes("named.png"), bytes("grid.png"));
+  EXPECT_NE(bytes("named.png"), bytes("dark.png"));
+  for (const char* name : {"2", "-1", "dar", "1x"})
+    refused(2, fmt::format("sample run --class {}", name),
+            {fmt::format("--class is {};", name), "0 to 1: 0 dark, 1 light"});
   done("eval run --split test");
   done("train --resume run --steps 3");
   done("train --config run/config.toml --out again");
@@ -121,6 +133,60 @@ TEST_F(DataCommand, ImagesTrainSampleAndEvaluate) {
   fs::rename(path("images/light"), path("images/bright"));
   refused(3, "train --resume run --steps 4", {"dark", "bright", "light"}, true);
   refused(3, "eval run", {"'bright'", "dark, light"});
+}
+
+// A name that looks like a number is a name first.
+TEST_F(DataCommand, ClassesMayBeNumbers) {
+  put_images("images", 10);
+  fs::rename(path("images/dark"), path("images/1"));
+  fs::rename(path("images/light"), path("images/2"));
+  done("train --task images --data images --size 2 --class-token --steps 2" + kSmall +
+       " --out run");
+  EXPECT_NE(done("sample run --count 1 --class 1 --out a.png").err.find("class 0 (1)"),
+            std::string::npos);
+  EXPECT_NE(done("sample run --count 1 --class 0 --out b.png").err.find("class 0 (1)"),
+            std::string::npos);
+}
+
+TEST_F(DataCommand, FoldersOfSplitsAreSplits) {
+  put_images("images/train", 10);
+  put_images("images/val", 2);
+  const std::string train =
+      "train --task images --data images --size 2 --class-token --steps 2" + kSmall + " --out ";
+  const std::string err = done(train + "run").err;
+  EXPECT_NE(err.find("images: the splits are its folders: train, val, no test\n"),
+            std::string::npos)
+      << err;
+  EXPECT_NE(err.find("classes: 0 dark, 1 light\n"), std::string::npos) << err;
+  const auto tokens = [&](const std::string& split) {
+    return json_lines(done("eval run --json --split " + split).out)[0]["tokens"];
+  };
+  EXPECT_EQ(tokens("train"), 20 * 12);
+  EXPECT_EQ(tokens("val"), 4 * 12);
+  refused(2, "eval run --split test", {"--data", "no test split", "a folder test"}, true);
+  refused(2, "sample run --complete test:0 --out x.png", {"no test split"});
+  refused(2, "sample run --nll-map --out x.png", {"no test split"});
+  refused(2, "judge run --count 2", {"no test split"}, true);
+  put_images("images/test", 3);
+  EXPECT_EQ(tokens("test"), 6 * 12);
+  // A run of the images in other splits.
+  fs::create_directories(path("other"));
+  for (const char* name : {"dark", "light"})
+    fs::rename(path(fmt::format("images/train/{}", name)), path(fmt::format("other/{}", name)));
+  done("train --task images --data other --size 2 --class-token --steps 2" + kSmall + " --out old");
+  fs::create_directories(path("other/train"));
+  for (const char* name : {"dark", "light"})
+    fs::rename(path(fmt::format("other/{}", name)), path(fmt::format("other/train/{}", name)));
+  refused(3, "train --resume old --steps 3", {"other data", "SHA-256"}, true);
+}
+
+TEST_F(DataCommand, AClassThatIsNotUtf8IsNamed) {
+  put_images("images", 10);
+  fs::rename(path("images/dark"), path("images/caf\xE9"));
+  refused(
+      3,
+      "train --task images --data images --size 2 --class-token --steps 1" + kSmall + " --out run",
+      {"images", "'caf\\xE9'", "not UTF-8", "rename it"});
 }
 
 TEST_F(DataCommand, BadImagesAreNamedOnStderr) {

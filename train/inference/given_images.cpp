@@ -50,6 +50,23 @@ void require_class(const TaskShape& shape, int64_t class_label) {
           class_label, shape.classes - 1);
 }
 
+int64_t find_class(const SavedModel& saved, const std::string& name) {
+  const std::vector<std::string> names = class_names(saved.config.task, saved.vocabulary);
+  require(saved.shape.classes > 0, "`class` {}: this model was not trained with `class_token`",
+          name);
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found != names.end()) return found - names.begin();
+  int64_t number = -1;
+  const char* end = name.data() + name.size();
+  const auto [rest, problem] = std::from_chars(name.data(), end, number);
+  const bool is_number = problem == std::errc() && rest == end;
+  constexpr size_t kShown = 20;
+  require(is_number && number >= 0 && number < saved.shape.classes,
+          "`class` is {}; there are 0 to {}{}", name, saved.shape.classes - 1,
+          names.empty() ? "" : ": " + numbered(names, kShown));
+  return number;
+}
+
 namespace {
 
 // `task` is created when it is first needed.

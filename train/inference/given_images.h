@@ -26,6 +26,9 @@ std::vector<GivenImage> given_images(const std::vector<std::string>& names, cons
 std::vector<GivenImage> first_test_images(std::optional<int64_t> count, int64_t default_count,
                                           const SavedModel& saved, int64_t class_label);
 
+// The number of a class, given by its name or, where no class has that name, by its number. Error:
+// ErrorKind::usage, a class that the model does not have.
+int64_t find_class(const SavedModel& saved, const std::string& name);
 // Error: a class that the model does not have; -1 passes.
 void require_class(const TaskShape& shape, int64_t class_label);
 

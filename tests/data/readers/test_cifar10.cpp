@@ -122,6 +122,9 @@ TEST_F(Cifar10Test, MakesATask) {
   EXPECT_EQ(task->vocab_size(), 4);
   EXPECT_EQ(task->input_vocab_size(), 14);
   EXPECT_EQ(task->shape().channels, 3);
+  EXPECT_EQ(task->notes(), std::vector<std::string>{
+                               "classes: 0 airplane, 1 automobile, 2 bird, 3 cat, 4 deer, 5 dog, 6 "
+                               "frog, 7 horse, 8 ship, 9 truck"});
   const Batch batch = task->eval_batch(Split::test, 3, 1);
   EXPECT_EQ(batch.inputs[0], 4 + 3);  // image 103
   EXPECT_EQ(batch.targets[0], 103 / 64);

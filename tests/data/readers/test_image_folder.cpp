@@ -87,29 +87,55 @@ TEST_F(ImageFolderTest, SkipsOtherAndHiddenFiles) {
   put("a/labels.csv", "not an image");
   put("a/._000.png", "not an image");
   put_gray(".hidden/000.png", 50);
-  put("a/999.JPG", jpeg_bytes(8, 8, 1, std::vector<uint8_t>(64, 200)));
+  for (const char* name : {"a/998.jfif", "a/999.JPG"})
+    put(name, jpeg_bytes(8, 8, 1, std::vector<uint8_t>(64, 200)));
   const ImageFolder folder = read();
   const std::vector<uint8_t> pixels = all_pixels(folder);
-  ASSERT_EQ(pixels.size(), 11u);
+  ASSERT_EQ(pixels.size(), 12u);
   EXPECT_NEAR(pixels.back(), 200, 2);
-  EXPECT_EQ(folder.notes, Notes{path("") + ": left out: 1 file, neither .png nor .jpg nor .jpeg"});
+  EXPECT_EQ(folder.notes, Notes{path("") + ": left out: 1 .csv file"});
   put("a/moving.gif", "GIF89a");
-  EXPECT_EQ(read().notes, Notes{path("") + ": left out: 2 files, neither .png nor .jpg nor .jpeg"});
+  EXPECT_EQ(read().notes, Notes{path("") + ": left out: 1 .csv file, 1 .gif file"});
 }
 
-TEST_F(ImageFolderTest, FollowsNoLink) {
-  put_class("inner/a", 0, 10);
-  put_class("outside", 50, 10);
+// Folders inside come first, then links in the order of their paths.
+TEST_F(ImageFolderTest, FollowsLinksToEachFolderOnce) {
+  put_class("inner/z", 0, 10);
+  put_class("outside/deep", 50, 5);
+  put_gray("outside/060.png", 60);
   fs::create_directory_symlink(path("outside"), path("inner/link"));
-  fs::create_directory_symlink(path("inner"), path("inner/a/loop"));
-  fs::create_symlink(path("outside/050.png"), path("inner/linked.png"));
-  const ImageFolder folder = read_image_folder(path("inner"), 1, 1);
-  EXPECT_EQ(all_pixels(folder), (std::vector<uint8_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
-  ASSERT_EQ(folder.notes.size(), 1u);
-  EXPECT_NE(folder.notes[0].find("3 links"), std::string::npos) << folder.notes[0];
+  fs::create_directory_symlink(path("outside"), path("inner/link2"));
+  fs::create_directory_symlink(path("inner"), path("inner/z/loop"));
+  fs::create_directory_symlink(path("inner/z"), path("inner/a"));
+  fs::create_symlink(path("outside/060.png"), path("inner/z/linked.png"));
+  fs::create_symlink(path("absent.png"), path("inner/dead.png"));
+  ImageFolder folder = read_image_folder(path("inner"), 1, 1, Labels::folders);
+  EXPECT_EQ(all_pixels(folder),
+            (std::vector<uint8_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 50, 51, 52, 53, 54, 60, 60}));
+  EXPECT_EQ(folder.classes, (std::vector<std::string>{"link", "z"}));
+  EXPECT_EQ(folder.notes, Notes{path("inner") + ": left out: 1 link to nothing, 3 links to folders "
+                                                "that are read already"});
   fs::create_directory_symlink(path("inner"),
                                path("door"));  // what the user names may be a link itself
-  EXPECT_EQ(all_pixels(read_image_folder(path("door"), 1, 1)).size(), 10u);
+  EXPECT_EQ(all_pixels(read_image_folder(path("door"), 1, 1)).size(), 17u);
+}
+
+TEST_F(ImageFolderTest, SaysWhatItFoundInstead) {
+  put("a.webp", "");
+  put("b.WebP", "");
+  put("c.gif", "");
+  put("d", "");
+  put("e.a name", "");
+  fs::create_symlink(path("absent.png"), path("f.png"));
+  expect_error(ErrorKind::input,
+               {path(""),
+                "holds 0 PNG and JPEG files (.png, .jpg, .jpeg, .jfif), but 1 .gif file, "
+                "2 .webp files, 2 other files, 1 link to nothing"},
+               [&] { read(); });
+  fs::create_directories(path("folder"));
+  expect_error(ErrorKind::input,
+               {"holds 0 PNG and JPEG files (.png, .jpg, .jpeg, .jfif); convert or add images"},
+               [&] { read_image_folder(path("folder"), 1, 1); });
 }
 
 TEST_F(ImageFolderTest, SkipsUpToOnePercentBadFiles) {
@@ -202,7 +228,8 @@ TEST_F(ImageFolderTest, RefusesDamagedClassesAndImpossibleOptions) {
   chosen = options();
   chosen.settings["data"] = "";
   expect_error(ErrorKind::usage, {"`data`"}, [&] { make_task(chosen); });
-  expect_error(ErrorKind::input, {"not UTF-8"}, [] { serialize_classes({"\xFF"}); });
+  expect_error(ErrorKind::input, {"'caf\\xE9'", "not UTF-8", "rename"},
+               [] { serialize_classes({"caf\xE9"}); });
 }
 
 }  // namespace
