@@ -32,7 +32,7 @@ constexpr int64_t kImages = 64, kCompletions = 4, kNllMaps = 8;  // where --coun
 struct SampleOptions {
   std::string run, data, out, prompt, prompt_file, class_name, device = "cpu", dtype;
   std::vector<std::string> complete;
-  std::optional<int64_t> count, keep_rows;
+  std::optional<int64_t> count, keep_rows, scale;
   int64_t class_label = -1, tokens = 500, seed = 1, threads = 0;
   bool nll_map = false, interactive = false, best = false;
   SamplingOptions sampling;
@@ -61,7 +61,7 @@ void sample_images(const SavedModel& saved, const SampleOptions& options) {
                 fmt::format("{}{} of step {}", plural(count, "image"), of_class, saved.step), count,
                 [&](const SamplingProgress& progress) {
                   return sample_images(*saved.model, saved.shape, options.sampling,
-                                       {count, options.class_label}, options.out,
+                                       {count, options.class_label, options.scale}, options.out,
                                        color_terminal_width(), progress);
                 });
 }
@@ -72,7 +72,7 @@ void complete_images(const SavedModel& saved, const SampleOptions& options) {
   const int64_t keep_rows = options.keep_rows.value_or(std::max<int64_t>(1, saved.shape.side / 2));
   const auto sample = [&](const SamplingProgress& progress) {
     return sample_completions(*saved.model, saved.shape, options.sampling, images, keep_rows, count,
-                              options.out, color_terminal_width(), progress);
+                              options.scale, options.out, color_terminal_width(), progress);
   };
   const int64_t all = std::min(count, kMaxImagePixels) * static_cast<int64_t>(images.size());
   show_sampling(options, fmt::format("{} by step {}", plural(all, "completion"), saved.step), all,
@@ -89,7 +89,7 @@ void show_nll_map(const SavedModel& saved, const SampleOptions& options) {
           : given_images(options.complete, saved, options.class_label);
   const std::vector<std::vector<float>> bits = token_bits(*saved.model, images);
   const std::string preview =
-      write_nll_map(saved.shape, images, bits, options.out, color_terminal_width());
+      write_nll_map(saved.shape, images, bits, options.scale, options.out, color_terminal_width());
   double all = 0;
   for (size_t i = 0; i < images.size(); ++i) {
     const double mean =
@@ -175,6 +175,10 @@ void add_flags(CLI::App& command, SampleOptions& options) {
              "test:7 for an image of the run's data");
   add_option(command, "--keep-rows", options.keep_rows,
              "rows that --complete keeps; default: half of them");
+  add_option(command, "--scale", options.scale,
+             fmt::format("width and height of a pixel in the PNG, 1 to {}; default: what makes an "
+                         "image about 56 wide",
+                         kMaxScale));
   add_flag(
       command, "--nll-map", options.nll_map,
       "bits per pixel as a heat map, for the images of --complete or the first of the test split");
@@ -203,8 +207,9 @@ void check_flags(const CLI::App& command, const SavedModel& saved, const SampleO
           "{} answers questions of the task {}; there is nothing to sample: see linea eval",
           options.run, saved.config.task);
   if (saved.shape.side == 0)
-    return refuse_flags(command, "for a model of text",
-                        {"--out", "--class", "--complete", "--keep-rows", "--nll-map", "--data"});
+    return refuse_flags(
+        command, "for a model of text",
+        {"--out", "--class", "--complete", "--keep-rows", "--nll-map", "--scale", "--data"});
   refuse_flags(command, "for a model of images",
                {"--prompt", "--prompt-file", "--interactive", "--tokens"});
   if (options.nll_map)

@@ -54,9 +54,11 @@ void write_text(Sheet& sheet, int64_t top, int64_t center, const std::string& te
 void add_captions(Sheet& sheet, const ImageGrid& grid) {
   sheet.add_rows(true, kLineHeight);
   const int64_t cell = grid.width * grid.scale + grid.gap;
-  for (size_t i = 0; i < grid.captions.size(); ++i)
+  for (size_t i = 0; i < grid.captions.size(); ++i) {
+    if (text_width(grid.captions[i]) > cell) continue;  // would cover its neighbors
     write_text(sheet, kTextGap, static_cast<int64_t>(i) * cell + (cell - grid.gap) / 2,
                grid.captions[i]);
+  }
 }
 
 // A strip of all colors, a number at each whole value, and the unit.
@@ -138,8 +140,9 @@ void check_size(const ImageGrid& grid) {
       size(columns, grid.width, grid);
   require(pixels <= static_cast<double>(kMaxImagePixels),
           "so many images of {} x {} pixels do not fit into one PNG of at most {} pixels at scale "
-          "{}; lower `count`",
-          grid.height, grid.width, kMaxImagePixels, grid.scale);
+          "{}; lower `count`{}",
+          grid.height, grid.width, kMaxImagePixels, grid.scale,
+          grid.scale > 1 ? " or `scale`" : "");
 }
 
 void write_png_grid(const std::filesystem::path& path, const std::vector<uint8_t>& pixels,

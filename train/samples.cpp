@@ -28,13 +28,16 @@ int64_t sampling_batch(const Model& model, const SamplingOptions& options) {
   return std::max(rows / kMinBatch * kMinBatch, kMinBatch);
 }
 
-ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns) {
+ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns,
+                     std::optional<int64_t> scale) {
+  require(!scale || (*scale >= 1 && *scale <= kMaxScale), "`scale` is {}; it must be 1 to {}",
+          scale.value_or(0), kMaxScale);
   ImageGrid grid;
   grid.count = count;
   grid.height = grid.width = shape.side;
   grid.channels = shape.channels;
   grid.columns = columns;
-  grid.scale = std::max<int64_t>(1, 56 / shape.side);
+  grid.scale = scale.value_or(std::max<int64_t>(1, 56 / shape.side));
   check_size(grid);
   return grid;
 }
@@ -88,7 +91,8 @@ std::string sample_images(const Model& model, const TaskShape& shape,
   require(shape.side > 0, "this model does not sample images; sample text with `tokens`");
   require(request.count >= 1, "`count` is {}; it must be at least 1", request.count);
   require_class(shape, request.class_label);
-  const ImageGrid grid = image_grid(shape, request.count, std::min<int64_t>(8, request.count));
+  const ImageGrid grid =
+      image_grid(shape, request.count, std::min<int64_t>(8, request.count), request.scale);
   { const AtomicFile writable(png); }  // refused now rather than after sampling
   const std::vector<uint8_t> grays =
       sample_image_set(model, shape, options, request, progress).pixels;

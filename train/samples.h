@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "data/image.h"
@@ -14,7 +15,8 @@ namespace linea {
 
 struct ImageRequest {
   int64_t count = 64;
-  int64_t class_label = -1;  // -1: the classes in turn
+  int64_t class_label = -1;        // -1: the classes in turn
+  std::optional<int64_t> scale{};  // of the sheet's pixels, as image_grid takes it
 };
 
 // Called with the tokens sampled so far and their total.
@@ -31,8 +33,12 @@ std::vector<std::vector<int32_t>> sample_rows(const Model& model, const Sampling
                                               const std::vector<std::vector<int32_t>>& prompts,
                                               int64_t tokens, const SamplingProgress& progress);
 
-// The layout of images of a task. Error: ErrorKind::usage, too many for one PNG.
-ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns);
+// The layout of images of a task, each pixel shown as scale x scale pixels; by default as many as
+// make an image 56 wide. Error: ErrorKind::usage, a scale outside of 1 to kMaxScale, or too many
+// images for one PNG.
+constexpr int64_t kMaxScale = 256;
+ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns,
+                     std::optional<int64_t> scale = {});
 
 // Images with the classes that the model was asked for (0 without classes).
 ImageSet sample_image_set(const Model& model, const TaskShape& shape,

@@ -220,6 +220,30 @@ TEST_F(Images, ColorImages) {
               1e-4);
 }
 
+// Each pixel of an image is N x N pixels of the sheet.
+TEST_F(Images, ScalesTheSheet) {
+  done(kDigits + " --steps 3 --out run");
+  const auto sheet = [&](const std::string& more) {
+    done("sample run --out x.png " + more);
+    return decode_png(bytes("x.png"));
+  };
+  const Png one = sheet("--count 2 --scale 1"), three = sheet("--count 2 --scale 3");
+  EXPECT_EQ(one.width, 2 * 12 + 1u);
+  EXPECT_EQ(one.height, 12u);
+  EXPECT_EQ(three.width, 2 * 36 + 1u);
+  EXPECT_EQ(three.height, 36u);
+  for (size_t y = 0; y < 36; ++y)
+    for (size_t x = 0; x < 36; ++x)
+      ASSERT_EQ(three.bytes[y * three.width + x], one.bytes[y / 3 * one.width + x / 3]);
+  EXPECT_EQ(sheet("--complete test:0 --count 1 --scale 20").width, 3 * 240 + 2u);
+  EXPECT_EQ(sheet("--nll-map --complete test:0 --scale 20").width, 2 * 240 + 1u);
+  for (const char* scale : {"0", "-1", "257"})
+    refused(2, fmt::format("sample run --scale {}", scale),
+            {fmt::format("--scale is {}", scale), "1 to 256"});
+  refused(2, "sample run --scale 256 --count 80", {"lower --count or --scale"});
+  refused(2, "sample run --scale x", {"--scale", "x"});
+}
+
 // 20 images, two of them for tests: without --count all that there are, of more at most eight.
 TEST_F(Images, NllMapOfFewImages) {
   fs::create_directories(path("few"));

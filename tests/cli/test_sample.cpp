@@ -225,6 +225,7 @@ TEST_F(Sample, RefusesInapplicableOptions) {
   refused(2, "sample images --tokens 5", {"--tokens", "images"});
   refused(2, "sample text --out a.png", {"--out", "text"});
   refused(2, "sample text --class 1", {"--class", "text"});
+  refused(2, "sample text --scale 2", {"--scale", "text"});
   refused(2, "sample text --count 0", {"--count", "0"});
   refused(2, "sample images --interactive", {"--interactive", "images"});
   refused(2, "sample text --interactive --count 2", {"--interactive", "--count"});

@@ -17,14 +17,15 @@ constexpr uint8_t kMissingGray = 40;  // darker than the lines between images
 std::string sample_completions(const Model& model, const TaskShape& shape,
                                const SamplingOptions& options,
                                const std::vector<GivenImage>& images, int64_t keep_rows,
-                               int64_t count, const std::filesystem::path& png,
-                               int64_t preview_width, const SamplingProgress& progress) {
+                               int64_t count, std::optional<int64_t> scale,
+                               const std::filesystem::path& png, int64_t preview_width,
+                               const SamplingProgress& progress) {
   require(keep_rows >= 1 && keep_rows < shape.side,
           "`keep_rows` is {}; it must be 1 to {} of the {} rows", keep_rows, shape.side - 1,
           shape.side);
   require(count >= 1, "`count` is {}; it must be at least 1", count);
   const int64_t columns = 2 + std::min(count, kMaxImagePixels);
-  ImageGrid grid = image_grid(shape, static_cast<int64_t>(images.size()) * columns, columns);
+  ImageGrid grid = image_grid(shape, static_cast<int64_t>(images.size()) * columns, columns, scale);
   { const AtomicFile writable(png); }  // refused now rather than after sampling
   const auto given = static_cast<std::ptrdiff_t>(keep_rows * shape.side * shape.channels);
   std::vector<std::vector<int32_t>> prompts;

@@ -78,7 +78,7 @@ std::vector<std::vector<float>> token_bits(const Model& model,
 }
 
 std::string write_nll_map(const TaskShape& shape, const std::vector<GivenImage>& images,
-                          const std::vector<std::vector<float>>& bits,
+                          const std::vector<std::vector<float>>& bits, std::optional<int64_t> scale,
                           const std::filesystem::path& png, int64_t preview_width) {
   std::vector<uint8_t> colors;
   for (size_t i = 0; i < images.size(); ++i) {
@@ -87,7 +87,8 @@ std::string write_nll_map(const TaskShape& shape, const std::vector<GivenImage>&
       append_heat(bits[i], shape, channel, colors);
   }
   const int64_t shown = 1 + shape.channels, count = static_cast<int64_t>(images.size());
-  ImageGrid grid = image_grid(shape, count * shown, std::min<int64_t>(count, 8 / shown) * shown);
+  ImageGrid grid =
+      image_grid(shape, count * shown, std::min<int64_t>(count, 8 / shown) * shown, scale);
   grid.channels = 3;
   grid.color_scale = bits_scale(shape);
   write_png_grid(png, colors, grid);

@@ -15,9 +15,9 @@ std::vector<std::vector<float>> token_bits(const Model& model,
 
 // Writes a PNG: each image, followed by a map of its bits for each channel, from black (0 bits)
 // through red to white (log2(levels) bits, the cost under a uniform distribution, or more). Returns
-// a preview.
+// a preview. `scale`: of image_grid.
 std::string write_nll_map(const TaskShape& shape, const std::vector<GivenImage>& images,
-                          const std::vector<std::vector<float>>& bits,
+                          const std::vector<std::vector<float>>& bits, std::optional<int64_t> scale,
                           const std::filesystem::path& png, int64_t preview_width);
 
 }  // namespace linea
