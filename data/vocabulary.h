@@ -7,10 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace linea {
+#include "data/utf8.h"
 
-// The index of the first byte that is not UTF-8; the size of the text where it is all valid.
-size_t first_non_utf8(std::string_view text);
+namespace linea {
 
 class Vocabulary {
  public:
@@ -43,6 +42,8 @@ class Vocabulary {
 
  private:
   Vocabulary(Kind kind, std::vector<char32_t> codes);
+
+  bool has(char32_t code) const;
 
   Kind kind_;
   std::vector<char32_t> codes_;    // code points or bytes, ascending
