@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "data/composition.h"
 #include "data/json.h"
 #include "data/utf8.h"
 #include "tensor/error.h"
@@ -115,6 +116,22 @@ bool Vocabulary::has(char32_t code) const {
   return code < token_of_.size() && token_of_[code] != kNoToken;
 }
 
+std::string Vocabulary::remedy_for(char32_t code, char32_t before, std::string_view rest) const {
+  if (kind_ == Kind::bytes) return "; leave it out";
+  size_t position = 0;
+  const char32_t after = rest.empty() ? 0 : next_character(rest, position);
+  const char32_t with_before = compose(before, code);
+  for (const char32_t composed : {with_before, compose(code, after), compose(with_before, after)})
+    if (composed != 0 && has(composed))
+      return fmt::format(", which has it composed, as {}; convert the text to NFC (uconv -x nfc)",
+                         describe(kind_, composed));
+  if (const auto [first, mark] = decompose(code); mark != 0 && has(mark))
+    return fmt::format(
+        ", which has it decomposed, as {} and {}; convert the text to NFD (uconv -x nfd)",
+        describe(kind_, first), describe(kind_, mark));
+  return "; leave it out";
+}
+
 std::vector<int32_t> Vocabulary::encode(std::string_view text, const std::string& what) const {
   std::vector<int32_t> tokens;
   tokens.reserve(text.size());
@@ -126,9 +143,10 @@ std::vector<int32_t> Vocabulary::encode(std::string_view text, const std::string
            "{} byte 0x{:02X} after {} characters is not UTF-8; the vocabulary needs UTF-8", what,
            static_cast<uint32_t>(byte_at(text, position)), tokens.size());
     if (!has(code))
-      fail(ErrorKind::input,
-           "{} {} at position {} is not in the vocabulary of {} tokens; leave it out", what,
-           describe(kind_, code), tokens.size() + 1, size());
+      fail(ErrorKind::input, "{} {} at position {} is not in the vocabulary of {} tokens{}", what,
+           describe(kind_, code), tokens.size() + 1, size(),
+           remedy_for(code, tokens.empty() ? 0 : codes_[static_cast<size_t>(tokens.back())],
+                      text.substr(position)));
     tokens.push_back(token_of_[code]);
   }
   return tokens;

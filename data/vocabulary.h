@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "data/utf8.h"
-
 namespace linea {
 
 class Vocabulary {
@@ -44,6 +42,9 @@ class Vocabulary {
   Vocabulary(Kind kind, std::vector<char32_t> codes);
 
   bool has(char32_t code) const;
+  // The end of the error of an unknown character: where the vocabulary has it in the other form of
+  // Unicode (data/composition.h), how to convert the text.
+  std::string remedy_for(char32_t code, char32_t before, std::string_view rest) const;
 
   Kind kind_;
   std::vector<char32_t> codes_;    // code points or bytes, ascending
