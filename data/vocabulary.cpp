@@ -166,6 +166,14 @@ std::string Vocabulary::decode(const std::vector<int32_t>& tokens) const {
   return text;
 }
 
+std::vector<std::string> Vocabulary::missing_from(const Vocabulary& other) const {
+  std::vector<std::string> missing;
+  if (kind_ == other.kind_)
+    for (const char32_t code : codes_)
+      if (!other.has(code)) missing.push_back(describe(kind_, code));
+  return missing;
+}
+
 // Both are ascending: at the first difference, the smaller code is missing from the other.
 std::string Vocabulary::difference_from(const Vocabulary& other) const {
   if (kind_ != other.kind_)
