@@ -137,7 +137,7 @@ void show_results(const RunHistory& history, const TaskShape& shape) {
   if (!written.empty()) print("written     " + written);
   const std::vector<std::string> samples = sample_files(history.folder);
   if (!samples.empty())
-    print(fmt::format("samples     {}{}", samples.back(),
+    print(fmt::format("samples     {}{}", printable(samples.back()),
                       samples.size() == 1 ? "" : fmt::format(" and {} more", samples.size() - 1)));
 }
 

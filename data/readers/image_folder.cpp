@@ -7,7 +7,7 @@
 #include "data/one_line.h"
 #include "data/readers/image_file.h"
 #include "data/readers/image_listing.h"
-#include "data/vocabulary.h"
+#include "data/utf8.h"
 #include "tensor/context.h"
 #include "tensor/error.h"
 
@@ -145,7 +145,7 @@ std::vector<Placed> place(const fs::path& folder, const ImageListing& listing,
   if (of_splits.size() >= 2)
     notes.push_back(fmt::format("{}: {} are no splits here, since {} holds images too",
                                 folder.string(), fmt::join(of_splits, " and "),
-                                escape_bytes(others.front())));
+                                one_line(others.front())));
   return place_by_turns(folder, listing);
 }
 
@@ -159,7 +159,7 @@ std::vector<std::string> find_classes(const fs::path& folder, const std::vector<
            file.path.full.string());
     if (first_non_utf8(file.class_name()) != file.class_name().size())
       fail(ErrorKind::input, "{}: its class folder '{}' has a name that is not UTF-8; rename it",
-           folder.string(), escape_bytes(file.class_folder));
+           folder.string(), one_line(file.class_folder));
     if (file.names_class) named.insert(file.class_name());
   }
   const std::vector<std::string> classes(named.begin(), named.end());

@@ -9,7 +9,7 @@
 #include "data/one_line.h"
 #include "data/readers/image_folder.h"
 #include "data/tasks/image_task.h"
-#include "data/vocabulary.h"
+#include "data/utf8.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -58,8 +58,8 @@ class ImagesTask : public Task {
 std::string serialize_classes(const std::vector<std::string>& names) {
   for (const std::string& name : names)
     if (first_non_utf8(name) != name.size())
-      fail(ErrorKind::input, "the class '{}' has a name that is not UTF-8; rename its folder",
-           escape_bytes(name));
+      fail(ErrorKind::input, "the name of class '{}' is not UTF-8; rename its folder",
+           one_line(name));
   return dump_json(json{{"kind", "classes"}, {"names", names}});
 }
 

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "data/files.h"
 #include "data/hash.h"
-#include "data/readers/gzip.h"
-#include "data/readers/zip.h"
+#include "data/readers/file_kind.h"
+#include "data/readers/text_file.h"
+#include "data/utf8.h"
 #include "data/vocabulary.h"
 #include "tensor/error.h"
 
@@ -93,43 +93,17 @@ class TextTask : public Task {
   int64_t train_end_;  // text_[0, train_end_) is train, the rest val
 };
 
-std::string read_text(const std::string& path) {
-  const std::string text = path.ends_with(".zip")  ? read_zip(path)
-                           : path.ends_with(".gz") ? read_gzip(path)
-                                                   : read_file(path);
-  if (text.empty()) fail(ErrorKind::input, "{}: is empty; name a file with text", path);
-  return text;
-}
-
-// What a file that is not UTF-8 holds instead, by its first bytes, and how to make a text of it.
-std::string other_format(const std::string& text) {
-  struct Format {
-    std::string_view first_bytes;
-    const char* remedy;
-  };
-  using namespace std::string_view_literals;
-  static constexpr Format kFormats[] = {
-      {"\xFF\xFE\0\0"sv, " (it is UTF-32; convert it by iconv -f UTF-32 -t UTF-8)"},
-      {"\0\0\xFE\xFF"sv, " (it is UTF-32; convert it by iconv -f UTF-32 -t UTF-8)"},
-      {"\xFF\xFE"sv, " (it is UTF-16; convert it by iconv -f UTF-16 -t UTF-8)"},
-      {"\xFE\xFF"sv, " (it is UTF-16; convert it by iconv -f UTF-16 -t UTF-8)"},
-      {"\x1F\x8B"sv, " (it is gzip; name it .gz to unpack it)"},
-      {"PK\3\4"sv, " (it is a zip archive; name it .zip to unpack it)"},
-      {"\x28\xB5\x2F\xFD"sv, " (it is zstd; unpack it by zstd -d)"},
-      {"\xFD\x37zXZ"sv, " (it is xz; unpack it by xz -d)"},
-      {"BZh"sv, " (it is bzip2; unpack it by bzip2 -d)"}};
-  for (const Format& format : kFormats)
-    if (text.starts_with(format.first_bytes)) return format.remedy;
-  return "";
-}
-
-// Of a text that becomes bytes, though nobody asked for that.
+// Of a text that becomes bytes, though nobody asked for that, and of one in another encoding.
 std::vector<std::string> notes_on(const TaskOptions& options, const Vocabulary& vocabulary,
                                   const std::string& text) {
-  const bool asked = options.settings.flag("bytes") || !options.vocabulary.empty();
-  if (asked || vocabulary.kind() == Vocabulary::Kind::characters) return {};
-  return {fmt::format("{}: not UTF-8 at byte {}: read as bytes{}", options.settings.text("data"),
-                      first_non_utf8(text) + 1, other_format(text))};
+  if (options.settings.flag("bytes") || !options.vocabulary.empty()) return {};
+  const std::string& data = options.settings.text("data");
+  const std::string hint = encoding_hint(text);
+  if (vocabulary.kind() == Vocabulary::Kind::bytes)
+    return {fmt::format("{}: not UTF-8 at byte {}: read as bytes{}", data, first_non_utf8(text) + 1,
+                        hint)};
+  if (hint.empty()) return {};
+  return {fmt::format("{}: every character has bytes that are 0{}", data, hint)};
 }
 
 Vocabulary vocabulary_for(const TaskOptions& options, const std::string& text) {
@@ -156,7 +130,8 @@ TaskShape shape_of(const TaskOptions& options) {
 std::unique_ptr<Task> make(const TaskOptions& options) {
   const std::string& data = options.settings.text("data");
   require(!data.empty(), "task text reads a file; name it with `data`");
-  const std::string text = read_text(data);
+  const std::string text =
+      read_text_file(data, options.settings.flag("bytes") ? TextKind::name : TextKind::content);
   Vocabulary vocabulary = vocabulary_for(options, text);
   const TaskShape shape = shape_with(options, vocabulary);
   std::vector<std::string> notes = notes_on(options, vocabulary, text);
@@ -180,7 +155,7 @@ TaskEntry text_task() {
           "the next character of a text",
           {of_model(integer("length", kDefaultLength, at_least(1), "tokens of a sequence")),
            of_model(flag("bytes", "take the 256 bytes as tokens, whatever the file holds")),
-           data_setting("a file, plain, .gz or .zip")},
+           data_setting("a file of text, plain, gzip or zip")},
           make,
           shape_of,
           true,
