@@ -22,6 +22,12 @@ const char* nonfinite_text(double value) {
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
+int64_t min_tokens(const Validations& validations) {
+  int64_t tokens = INT64_MAX;
+  for (const auto& [step, validation] : validations) tokens = std::min(tokens, validation.tokens);
+  return tokens;
+}
+
 }  // namespace
 
 double MetricsLine::value(const std::string& name) const {
@@ -54,8 +60,8 @@ void add_validation(const MetricsLine& line, Validations& validations) {
 }
 
 int64_t best_step(const Validations& validations, const std::function<bool(int64_t)>& eligible) {
-  int64_t tokens = INT64_MAX, best = -1;
-  for (const auto& [step, validation] : validations) tokens = std::min(tokens, validation.tokens);
+  const int64_t tokens = min_tokens(validations);
+  int64_t best = -1;
   double lowest = 0;
   for (const auto& [step, validation] : validations) {
     if (validation.tokens != tokens || !std::isfinite(validation.loss) || !eligible(step)) continue;
@@ -64,6 +70,14 @@ int64_t best_step(const Validations& validations, const std::function<bool(int64
     best = step;
   }
   return best;
+}
+
+std::vector<int64_t> uncompared_steps(const Validations& validations) {
+  const int64_t tokens = min_tokens(validations);
+  std::vector<int64_t> steps;
+  for (const auto& [step, validation] : validations)
+    if (validation.tokens != tokens) steps.push_back(step);
+  return steps;
 }
 
 Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo)

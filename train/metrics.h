@@ -35,8 +35,11 @@ using Validations = std::map<int64_t, Validation>;  // by step
 void add_validation(const MetricsLine& line, Validations& validations);
 // Of the steps that `eligible` accepts, the one with the lowest validation loss (the last of
 // equal ones); -1 where there is none. Only validations over the smallest number of tokens
-// compete: one over the whole split is not comparable with those over a part.
+// compete.
 int64_t best_step(const Validations& validations, const std::function<bool(int64_t)>& eligible);
+// The steps that do not compete. In runs of version 0.1.0 the last validation covers the whole
+// split, the others a part of it.
+std::vector<int64_t> uncompared_steps(const Validations& validations);
 
 using MetricValues = std::vector<std::pair<std::string, double>>;
 

@@ -41,6 +41,18 @@ const MetricsLine* RunHistory::best_validation() const {
   return nullptr;
 }
 
+std::vector<int64_t> RunHistory::uncompared() const {
+  return uncompared_steps(validations_of(*this));
+}
+
+std::string RunHistory::uncompared_note() const {
+  const std::vector<int64_t> steps = uncompared();
+  if (steps.empty()) return "";
+  return fmt::format("step{} {} {} not compared: measured over more tokens than the others",
+                     steps.size() == 1 ? "" : "s", fmt::join(steps, ", "),
+                     steps.size() == 1 ? "is" : "are");
+}
+
 int64_t RunHistory::step() const { return lines.empty() ? 0 : lines.back().step; }
 
 double RunHistory::seconds() const {
@@ -48,10 +60,12 @@ double RunHistory::seconds() const {
   return line == nullptr ? 0 : line->value("elapsed_s");
 }
 
-std::string describe_validation(const MetricsLine& line, const TaskShape& shape) {
+std::string describe_validation(const MetricsLine& line, const TaskShape& shape,
+                                const std::string& prefix) {
   return fmt::format("step {}: loss {:.4f}, {:.4f} {}, accuracy {:.4f} over {:.0f} tokens",
-                     line.step, line.value("val_loss"), line.value("val_bits"), bits_name(shape),
-                     line.value("val_accuracy"), line.value("val_tokens"));
+                     line.step, line.value(prefix + "loss"), line.value(prefix + "bits"),
+                     bits_name(shape), line.value(prefix + "accuracy"),
+                     line.value(prefix + "tokens"));
 }
 
 bool is_run(const fs::path& folder) {
@@ -121,8 +135,11 @@ fs::path best_checkpoint(const fs::path& run) {
   std::set<int64_t> saved;
   const std::vector<CheckpointFolder> checkpoints = list_checkpoints(run);
   for (const CheckpointFolder& checkpoint : checkpoints) saved.insert(checkpoint.step);
-  const int64_t best = best_step(validations_of(read_history(run)),
-                                 [&](int64_t step) { return saved.count(step) != 0; });
+  const RunHistory history = read_history(run);
+  if (const std::string note = history.uncompared_note(); !note.empty())
+    fmt::print(stderr, "linea: {}: {}\n", run.string(), note);
+  const int64_t best =
+      best_step(validations_of(history), [&](int64_t step) { return saved.count(step) != 0; });
   for (const CheckpointFolder& checkpoint : checkpoints)
     if (checkpoint.step == best) return checkpoint.path;
   fail(ErrorKind::usage,

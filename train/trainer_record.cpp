@@ -13,11 +13,23 @@ namespace linea {
 namespace {
 
 constexpr int64_t kRecordEvery = 10;
-constexpr int64_t kValidationTokens = 131072;      // during training; the end takes the whole split
-constexpr int64_t kMaxValidationTokens = 2000000;  // of a split that the end evaluates as a whole
+constexpr int64_t kValidationTokens = 131072;      // of the usual rows, which all validations share
+constexpr int64_t kMaxValidationTokens = 2000000;  // of a split that the end also takes as a whole
 constexpr double kReportSeconds = 10;              // between pages without a validation
 
 double without_sign_of_nan(double x) { return std::isnan(x) ? std::abs(x) : x; }
+
+void add_score(const std::string& prefix, const Score& score, MetricValues& values) {
+  values.emplace_back(prefix + "loss", score.loss);
+  values.emplace_back(prefix + "bits", score.bits);
+  values.emplace_back(prefix + "accuracy", score.accuracy);
+  values.emplace_back(prefix + "tokens", static_cast<double>(score.tokens));
+}
+
+std::string describe(const Score& score) {
+  return fmt::format("loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens", score.loss,
+                     score.bits, score.accuracy, score.tokens);
+}
 
 }  // namespace
 
@@ -98,22 +110,29 @@ std::string Trainer::divergence_hint() const {
                      config_.lr, config_.clip);
 }
 
-// True where this is the best validation so far.
+// Every validation takes the same rows of the split, so that their losses compare; the last one
+// also measures the whole split, under keys of its own. True where this is the best so far.
 bool Trainer::validate(bool last) {
-  const int64_t all = task_->rows(Split::val) * task_->length();
-  const int64_t part = std::max<int64_t>(1, kValidationTokens / task_->length());
-  const bool whole = (last && all <= kMaxValidationTokens) || part >= task_->rows(Split::val);
-  const Score score = evaluate(*model_, *task_, Split::val, config_.batch, whole ? 0 : part,
-                               [&](int64_t, int64_t) { check_for_stop(); });
-  metrics_->record(step_, {{"val_loss", score.loss},
-                           {"val_bits", score.bits},
-                           {"val_accuracy", score.accuracy},
-                           {"val_tokens", static_cast<double>(score.tokens)},
-                           {"elapsed_s", elapsed_seconds()}});
-  progress_.note(
-      fmt::format("step {}: validation loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens{}",
-                  step_, score.loss, score.bits, score.accuracy, score.tokens,
-                  whole ? "" : " (part of the split; linea eval takes all of it)"));
+  const int64_t rows = task_->rows(Split::val);
+  const int64_t usual = std::min(rows, std::max<int64_t>(1, kValidationTokens / task_->length()));
+  const auto score_of = [&](int64_t count) {
+    return evaluate(*model_, *task_, Split::val, config_.batch, count,
+                    [&](int64_t, int64_t) { check_for_stop(); });
+  };
+  const Score score = score_of(usual);
+  MetricValues values;
+  add_score("val_", score, values);
+  std::string text = fmt::format("step {}: validation {}", step_, describe(score));
+  if (last && rows * task_->length() <= kMaxValidationTokens) {
+    const Score whole = usual == rows ? score : score_of(rows);
+    add_score("whole_val_", whole, values);
+    if (usual < rows) text += "; of the whole split: " + describe(whole);
+  } else if (usual < rows) {
+    text += " (part of the split; linea eval takes all of it)";
+  }
+  values.emplace_back("elapsed_s", elapsed_seconds());
+  metrics_->record(step_, values);
+  progress_.note(text);
   next_report_ = 0;  // now: the page shows this validation
   return best_step(metrics_->validations(), [](int64_t) { return true; }) == step_;
 }
