@@ -286,6 +286,9 @@ void check_settings(const RunConfig& config) {
           fmt::join(task_names(), ", "), fmt::join(preset_names(), ", "));
   complete_settings(task_options(config, ""));
   check_model_settings(config, Work::training);
+  require(config.early_stop == 0 || config.eval_every > 0,
+          "`early_stop` is {}, but only the end of the run is evaluated: give `eval_every`",
+          config.early_stop);
 }
 
 void check_model_settings(const RunConfig& config, Work work) {

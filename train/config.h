@@ -36,7 +36,7 @@ struct RunConfig {
   double lr = 1e-3, min_lr = 1e-4, clip = 1.0, dropout = 0.0;
   int64_t warmup = 100, seed = 1, eval_every = 0, save_every = 0, sample_every = 0, keep_last = 3;
   int64_t judge_samples = 0;
-  int64_t keep_every = 0;
+  int64_t keep_every = 0, early_stop = 0;
   double spike_guard = 0;
   std::string max_time;
   bool tensorboard = false;

@@ -99,6 +99,10 @@ void add_training(std::vector<GeneralSetting>& list) {
   add(&Config::eval_every,
       harmless(integer_of("eval_every", 0,
                           "steps between evaluations on the validation split; 0: at the end")));
+  add(&Config::early_stop,
+      harmless(integer_of("early_stop", 0,
+                          "end the run where val_loss does not improve in this many evaluations in "
+                          "a row; 0: never")));
   add(&Config::save_every,
       harmless(integer_of("save_every", 0,
                           "steps between checkpoints; 0: every ten minutes, and at the end")));

@@ -22,12 +22,6 @@ const char* nonfinite_text(double value) {
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-int64_t min_tokens(const Validations& validations) {
-  int64_t tokens = INT64_MAX;
-  for (const auto& [step, validation] : validations) tokens = std::min(tokens, validation.tokens);
-  return tokens;
-}
-
 }  // namespace
 
 double MetricsLine::value(const std::string& name) const {
@@ -57,6 +51,12 @@ void add_validation(const MetricsLine& line, Validations& validations) {
   const bool counted = std::abs(tokens) < kMaxInteger;  // false for NaN
   validations[line.step] = {line.value("val_loss"),
                             counted ? static_cast<int64_t>(tokens) : INT64_MAX};
+}
+
+int64_t min_tokens(const Validations& validations) {
+  int64_t tokens = INT64_MAX;
+  for (const auto& [step, validation] : validations) tokens = std::min(tokens, validation.tokens);
+  return tokens;
 }
 
 int64_t best_step(const Validations& validations, const std::function<bool(int64_t)>& eligible) {

@@ -33,6 +33,8 @@ struct Validation {
 using Validations = std::map<int64_t, Validation>;  // by step
 // Adds the line's validation, if it has one.
 void add_validation(const MetricsLine& line, Validations& validations);
+// The smallest number of tokens of a validation.
+int64_t min_tokens(const Validations& validations);
 // Of the steps that `eligible` accepts, the one with the lowest validation loss (the last of
 // equal ones); -1 where there is none. Only validations over the smallest number of tokens
 // compete.

@@ -5,6 +5,7 @@
 
 #include "data/files.h"
 #include "train/checkpoint.h"
+#include "train/early_stop.h"
 #include "train/format.h"
 #include "train/machine.h"
 #include "train/nonfinite.h"
@@ -101,6 +102,7 @@ void Trainer::open_folder(bool resume, bool json) {
   if (!resume) write_settings();
   metrics_ = std::make_unique<Metrics>(folder_ / "metrics.jsonl", step_, json);
   seconds_before_ = metrics_->elapsed_seconds();
+  stopped_early_ = stops_early(metrics_->validations(), config_.early_stop);
   if (config_.tensorboard)
     metrics_->add_events(
         std::make_unique<EventFile>(folder_ / "tensorboard", resume ? step_ : -1,
@@ -128,14 +130,13 @@ int Trainer::run() try {
   try {
     if (validates_first_) validate(true);
     if (step_ > 0) catch_up();
-    while (step_ < config_.steps) {
+    while (step_ < config_.steps && !stopped_early_) {
       if (!stop_reason().empty()) return stop();
       step();
       // Before the work that is due after this step: the resumed run does it.
-      if (step_ < config_.steps && !stop_reason().empty()) return stop();
+      if (!at_end() && !stop_reason().empty()) return stop();
       if (is_due(config_.save_every) || is_time_to_save()) try_to_save();
-      if (is_due(config_.eval_every) && validate(step_ == config_.steps) && saved_step_ != step_)
-        try_to_save();
+      if (is_due(config_.eval_every) && validate(at_end()) && saved_step_ != step_) try_to_save();
       if (is_due(config_.sample_every)) write_samples();
       report(RunStatus::running);
     }
@@ -145,19 +146,32 @@ int Trainer::run() try {
   if (saved_step_ != step_) save();
   metrics_->flush();
   if (!metrics_->problem().empty()) fail(ErrorKind::write, "{}", metrics_->problem());
-  if (step_ == first_step_) {
-    progress_.note(fmt::format("done: 0 steps: {} is at {} step {}; give --steps M to continue",
-                               folder_.string(), step_ == config_.steps ? "its last" : "a later",
-                               step_));
-  } else {
-    progress_.note(fmt::format("done: {} in {}; run in {}", plural(step_ - first_step_, "step"),
-                               format_duration(watch_.seconds()), folder_.string()));
-  }
+  say_done();
   report(RunStatus::finished);
   return 0;
 } catch (const Error&) {
   report(RunStatus::failed);
   throw;
+}
+
+void Trainer::say_done() {
+  if (stopped_early_) {
+    const int64_t best = best_step(metrics_->validations(), [](int64_t) { return true; });
+    progress_.note(fmt::format(
+        "stopped early after step {}: val_loss did not improve in {} in a row (--early-stop {}); "
+        "the best checkpoint is that of step {} (--best)",
+        step_, plural(validations_without_improvement(metrics_->validations()), "evaluation"),
+        config_.early_stop, best));
+  }
+  if (step_ == first_step_) {
+    progress_.note(fmt::format(
+        "done: 0 steps: {} is at {} step {}; give {} to continue", folder_.string(),
+        step_ <= config_.steps ? "its last" : "a later", step_,
+        stopped_early_ && step_ < config_.steps ? "a larger --early-stop, or 0," : "--steps M"));
+  } else {
+    progress_.note(fmt::format("done: {} in {}; run in {}", plural(step_ - first_step_, "step"),
+                               format_duration(watch_.seconds()), folder_.string()));
+  }
 }
 
 void Trainer::step() {
@@ -181,8 +195,7 @@ void Trainer::step() {
 // reached.
 void Trainer::catch_up() {
   prune_checkpoints(folder_, step_, retention());
-  if (is_due(config_.eval_every) && metrics_->validations().count(step_) == 0)
-    validate(step_ == config_.steps);
+  if (is_due(config_.eval_every) && metrics_->validations().count(step_) == 0) validate(at_end());
   std::error_code error;
   if (is_due(config_.sample_every) && !fs::exists(sample_base() + ".png", error) &&
       !fs::exists(sample_base() + ".txt", error))
@@ -210,13 +223,10 @@ void Trainer::save() {
 // A full disk, or bad weights that no update has shown yet, do not end the run: the next save tries
 // again. Only the save at the end must succeed.
 void Trainer::try_to_save() try { save(); } catch (const Error& error) {
-  if (error.kind() != ErrorKind::write &&
-      (error.kind() != ErrorKind::numeric || step_ == config_.steps))
-    throw;
-  progress_.note(
-      fmt::format("step {} is not saved, {}: {}", step_,
-                  step_ == config_.steps ? "the end of the run tries again" : "training continues",
-                  error.what()));
+  if (error.kind() != ErrorKind::write && (error.kind() != ErrorKind::numeric || at_end())) throw;
+  progress_.note(fmt::format("step {} is not saved, {}: {}", step_,
+                             at_end() ? "the end of the run tries again" : "training continues",
+                             error.what()));
 }
 
 // The best step counts only among the older checkpoints: the newest one stays in any case.

@@ -55,9 +55,8 @@ class Trainer {
   void write_settings();
   void step();
   void catch_up();
-  bool is_due(int64_t every) const {
-    return step_ == config_.steps || (every > 0 && step_ % every == 0);
-  }
+  bool at_end() const { return step_ == config_.steps || stopped_early_; }
+  bool is_due(int64_t every) const { return at_end() || (every > 0 && step_ % every == 0); }
   bool is_time_to_save() const;
   void save();
   void try_to_save();
@@ -65,6 +64,7 @@ class Trainer {
   std::string stop_reason() const;
   void check_for_stop() const;
   int stop();
+  void say_done();
 
   // trainer_record.cpp
   double elapsed_seconds() const { return seconds_before_ + watch_.seconds(); }
@@ -100,6 +100,7 @@ class Trainer {
   int64_t loss_count_ = 0;   // of the losses in the sum below
   double loss_sum_ = 0;      // since the last record
   int64_t saved_step_ = -1;  // of the newest checkpoint
+  bool stopped_early_ = false;
   UpdateGuard guard_;
   double max_seconds_ = 0, last_save_try_ = 0;  // seconds
   bool metrics_buffered_ = false, report_failed_ = false;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "data/files.h"
+#include "train/early_stop.h"
 #include "train/evaluate.h"
 #include "train/format.h"
 #include "train/nonfinite.h"
@@ -123,7 +124,10 @@ bool Trainer::validate(bool last) {
   MetricValues values;
   add_score("val_", score, values);
   std::string text = fmt::format("step {}: validation {}", step_, describe(score));
-  if (last && rows * task_->length() <= kMaxValidationTokens) {
+  Validations all = metrics_->validations();
+  all[step_] = {score.loss, score.tokens};
+  stopped_early_ = stops_early(all, config_.early_stop);
+  if ((last || stopped_early_) && rows * task_->length() <= kMaxValidationTokens) {
     const Score whole = usual == rows ? score : score_of(rows);
     add_score("whole_val_", whole, values);
     if (usual < rows) text += "; of the whole split: " + describe(whole);
@@ -161,7 +165,7 @@ void Trainer::write_samples() try {
 } catch (const Error& error) {
   if (error.kind() != ErrorKind::write) throw;
   progress_.note(fmt::format("no sample of step {}: {}{}", step_, error.what(),
-                             step_ == config_.steps ? "" : "; training continues"));
+                             at_end() ? "" : "; training continues"));
 }
 
 SamplingProgress Trainer::sampling_progress() {
@@ -186,7 +190,7 @@ void Trainer::judge_samples() {
 // reading the whole record takes long. A page that cannot be written does not stop the run.
 void Trainer::report(RunStatus status) try {
   const double start = watch_.seconds();
-  if (status == RunStatus::running && (start < next_report_ || step_ == config_.steps)) return;
+  if (status == RunStatus::running && (start < next_report_ || at_end())) return;
   write_report(folder_, config_, task_->shape(), step_, status);
   next_report_ = start + std::max(kReportSeconds, 100 * (watch_.seconds() - start));
 } catch (const std::exception& error) {
