@@ -114,6 +114,7 @@ RestoredRun restore_checkpoint(const fs::path& run, Model& model, Optimizer& opt
   optimizer.restore(moments, saved.updates);
   if (saved.state.step < config.steps) {
     note_setting_changes(before, config, note);
+    note_rate_change(saved.state.step, before, config, note);
     note_environment_changes(saved.environment, note);
   }
   return {saved.state, before};

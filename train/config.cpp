@@ -281,6 +281,14 @@ OptimizerConfig optimizer_config(const RunConfig& config) {
           .peak = config.lr};
 }
 
+int64_t schedule_end(const RunConfig& config) {
+  return config.decay_steps > 0 ? config.decay_steps : config.steps;
+}
+
+double learning_rate_at(int64_t step, const RunConfig& config) {
+  return learning_rate_at(step, schedule_end(config), config.warmup, config.lr, config.min_lr);
+}
+
 void check_settings(const RunConfig& config) {
   require(!config.task.empty(), "say what to learn: `task` {} (or a `preset`: {})",
           fmt::join(task_names(), ", "), fmt::join(preset_names(), ", "));

@@ -88,6 +88,9 @@ void add_training(std::vector<GeneralSetting>& list) {
   add(&Config::lr, positive("lr", 0, "peak learning rate"));
   add(&Config::min_lr, real("min_lr", 0, at_least(0), "learning rate at the end of the cosine"));
   add(&Config::warmup, integer_of("warmup", 0, "steps of linear warm-up"));
+  add(&Config::decay_steps,
+      integer_of("decay_steps", 0,
+                 "step at which the cosine ends and min_lr begins; 0: the last of steps"));
   add(&Config::clip, real("clip", 0, at_least(0), "maximum global gradient norm; 0: no clipping"));
   add(&Config::dropout,
       real("dropout", 0, {0, kBelowOne}, "probability of dropping an activation"));

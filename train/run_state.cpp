@@ -1,5 +1,6 @@
 #include "train/run_state.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -112,6 +113,21 @@ void note_setting_changes(const RunConfig& before, const RunConfig& now, const N
     if (change.setting.affects_training) changes.push_back(change.text);
   if (!changes.empty())
     note(fmt::format("the run continues with other settings: {}", fmt::join(changes, "; ")));
+}
+
+void note_rate_change(int64_t step, const RunConfig& before, const RunConfig& now,
+                      const Note& note) {
+  constexpr double kNoticed = 1.01;
+  const double old_rate = learning_rate_at(step, before), rate = learning_rate_at(step, now);
+  if (std::max(rate, old_rate) < kNoticed * std::min(rate, old_rate)) return;
+  const int64_t end = schedule_end(before);
+  note(fmt::format(
+      "the learning rate of step {} becomes {:.3g}, {:.3g} times the {:.3g} of the "
+      "schedule before{}",
+      step + 1, rate, rate / old_rate, old_rate,
+      schedule_end(now) == end
+          ? ""
+          : fmt::format(", which ends at step {0}; --decay-steps {0} keeps that end", end)));
 }
 
 }  // namespace linea

@@ -92,7 +92,7 @@ double extrapolate(const RunConfig& config, const Task& task, int64_t rows) {
 
 MeasuredStep measure_step(Model& model, Optimizer& optimizer, const Task& task, RunConfig config,
                           int64_t step, int64_t rows, int64_t batches) {
-  model.before_step(step, config.steps);
+  model.before_step(step, schedule_end(config));
   config.batch = rows;
   config.accumulate = batches;
   const size_t before = memory_use().held;

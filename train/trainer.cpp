@@ -113,10 +113,11 @@ void Trainer::open_folder(bool resume, bool json) {
                   format_count(static_cast<double>(count_elements(model_->parameters()))),
                   task_->vocab_size(), task_->length(), plural(config_.threads, "thread"),
                   folder_.string(), resume ? fmt::format(", from step {}", step_) : ""));
-  if (config_.warmup >= config_.steps && step_ < config_.steps)
-    progress_.note(
-        fmt::format("--warmup {} is not below --steps {}: the learning rate never reaches --lr {}",
-                    config_.warmup, config_.steps, config_.lr));
+  const int64_t end = std::min(schedule_end(config_), config_.steps);
+  if (config_.warmup >= end && step_ < config_.steps)
+    progress_.note(fmt::format(
+        "--warmup {} is not below --{} {}: the learning rate never reaches --lr {}", config_.warmup,
+        end == config_.steps ? "steps" : "decay-steps", end, config_.lr));
 }
 
 void Trainer::write_settings() {
@@ -175,9 +176,8 @@ void Trainer::say_done() {
 }
 
 void Trainer::step() {
-  const double rate =
-      learning_rate_at(step_, config_.steps, config_.warmup, config_.lr, config_.min_lr);
-  model_->before_step(step_, config_.steps);
+  const double rate = learning_rate_at(step_, config_);
+  model_->before_step(step_, schedule_end(config_));
   const bool captured = training_step_->captures();
   const StepResult result =
       training_step_->run(step_, rate, {guard_.loss_limit(), guard_.norm_limit()},
