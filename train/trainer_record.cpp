@@ -54,13 +54,17 @@ void Trainer::record_step(double learning_rate, const StepResult& result) {
       steps * static_cast<double>(config_.batch * config_.accumulate * task_->length()) / elapsed;
   const double peak = static_cast<double>(memory_use().peak);
   if (progress_.due(last)) {
-    const double remaining = elapsed / steps * static_cast<double>(config_.steps - step_);
-    progress_.show(fmt::format(
-        "step {}/{}  {} left  loss {:.4f}  {} tokens/s  {:.4f} {}  lr {:.2e}  "
-        "|g| {:.2f}  {}  {} elapsed",
-        step_, config_.steps, format_duration(remaining), loss, format_count(tokens_per_s),
-        to_bits(loss), bits_name(task_->shape()), learning_rate, result.gradient_norm,
-        format_bytes(peak), format_duration(elapsed_seconds())));
+    const std::string left =
+        step_ - first_step_ < kTimedAfter
+            ? ""
+            : format_duration(elapsed / steps * static_cast<double>(config_.steps - step_)) +
+                  " left  ";
+    progress_.show(
+        fmt::format("step {}/{}  {}loss {:.4f}  {} tokens/s  {:.4f} {}  lr {:.2e}  "
+                    "|g| {:.2f}  {}  {} elapsed",
+                    step_, config_.steps, left, loss, format_count(tokens_per_s), to_bits(loss),
+                    bits_name(task_->shape()), learning_rate, result.gradient_norm,
+                    format_bytes(peak), format_duration(elapsed_seconds())));
   }
   if (!last && step_ % kRecordEvery != 0) return;
   MetricValues record = {{"loss", loss},
@@ -104,11 +108,15 @@ void Trainer::record_skip(const StepResult& result) {
 }
 
 std::string Trainer::divergence_hint() const {
-  return fmt::format("{}: lower --lr ({}) or --clip ({})",
+  std::string rates = fmt::format("--lr ({})", config_.lr);
+  for (const AppliedSetting& applied : applied_settings(config_))
+    if (applied.setting.key == "muon_lr")
+      rates = fmt::format("--muon-lr ({}), {}", to_string(applied.value), rates);
+  return fmt::format("{}: lower {} or --clip ({})",
                      saved_step_ < 0
                          ? "nothing was saved yet"
                          : fmt::format("the checkpoint of step {} is good", saved_step_),
-                     config_.lr, config_.clip);
+                     rates, config_.clip);
 }
 
 // Every validation takes the same rows of the split, so that their losses compare; the last one
