@@ -30,7 +30,7 @@ constexpr const char* kTextSeparator = "---\n";
 constexpr int64_t kImages = 64, kCompletions = 4, kNllMaps = 8;  // where --count is not said
 
 struct SampleOptions {
-  std::string run, data, out, prompt, prompt_file, device = "cpu", dtype;
+  std::string run, data, out, prompt, prompt_file, device = "cpu", dtype, weights = kLastWeights;
   std::vector<std::string> complete;
   std::optional<int64_t> count, keep_rows;
   int64_t class_label = -1, tokens = 500, seed = 1, threads = 0;
@@ -158,6 +158,7 @@ void add_flags(CLI::App& command, SampleOptions& options) {
                   kImages, kCompletions, kNllMaps));
   add_flag(command, "--best", options.best,
            "the checkpoint with the lowest validation loss; default: the newest");
+  add_weights_flag(command, options.weights);
   add_option(command, "--out", options.out,
              "PNG file to write; default: grid.png, or grid-2.png and so on if it exists");
   add_option(
@@ -221,8 +222,10 @@ void run_sample(const CLI::App& command, SampleOptions& options) {
   check_sampling_flags(options.sampling, options.seed);
   const std::string dtype = options.dtype.empty() ? "fp32" : options.dtype;
   use_machine(options.threads, options.device, dtype, Work::sampling);
+  const Weights weights = weights_named(options.weights);
   SavedModel saved =
-      load_model(options.best ? best_checkpoint(options.run).string() : options.run, options.dtype);
+      load_model(options.best ? best_checkpoint(options.run, weights).string() : options.run,
+                 options.dtype, weights);
   check_flags(command, saved, options);
   if (!options.data.empty()) set_data(saved.config, options.data);
   if (options.out.empty() && saved.shape.side > 0) options.out = free_png_name("grid");

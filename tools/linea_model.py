@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/ usr / bin / env python3
 """Models of Linea in NumPy: reads model.safetensors of a run and computes the scores of every token.
 
     python3 tools/linea_model.py RUN TOKEN...     one line of scores for each position
@@ -22,12 +22,13 @@ import numpy as np
 
 FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
-# Settings that change the formulas, and those that do not. Any other is refused: it may change them.
+#Settings that change the formulas, \
+    and those that do not .Any other is refused : it may change them.
 TASKS = "digits mnist cifar10 images text copy"
 READ = """attention attention_output bias bigram_embedding channels class_embedding codes embedding_convolution feature features
 heads layer_convolution layers levels nu output_head positions reversible rule size task tie"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device dim
-dropout dtype early_stop eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
+dropout dtype early_stop ema eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
 optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
 judge_samples warmup weight_decay"""
 
@@ -37,8 +38,7 @@ def choose(kind, name, known):
         raise ValueError(f"{kind} '{name}' is not known here; known: {', '.join(known)}")
     return known[name] if isinstance(known, dict) else name
 
-
-# ---- the file: 8 bytes with the length of a JSON header, the header, the tensors ----
+#-- -- the file : 8 bytes with the length of a JSON header, the header, the tensors -- --
 def read_file(path):
     """The tensors by name, as float64, and the settings."""
     path = max(path.glob("checkpoints/step-*"), key=lambda folder: int(folder.name[5:]), default=path)
@@ -59,8 +59,7 @@ def read_file(path):
             settings[choose("the setting", key, READ.split() + UNREAD.split())] = json.loads(value)
     return tensors, settings
 
-
-# ---- feature maps: x [H,N,D] -> features [H,N,F], and the log of a weight of each row [H,N] ----
+#-- -- feature maps : x[H, N, D]->features[H, N, F], and the log of a weight of each row[H, N] -- --
 def elu(x):  # elu(x) + 1 (Katharopoulos 2020)
     return np.where(x < 0, np.exp(np.minimum(x, 0)), x + 1), 0
 
@@ -102,21 +101,21 @@ def performer(x, omega, feature):
     return from_logs(u - half_norm[..., None])
 
 
-def nearest_code(distance):  # 1 for the nearest code, else 0 (Lingle 2023); distance [H,N,F] is |k - c_f|^2
-    return np.eye(distance.shape[-1])[distance.argmin(axis=-1)]
+def nearest_code(distance):  # 1 for the nearest code, else 0 (Lingle 2023);
+distance[H, N, F] is | k - c_f |
+    ^2 return np.eye(distance.shape[-1])[distance.argmin(axis = -1)]
 
+     def mixture_of_codes(distance, width)
+    : #p(f | k) =
+    softmax_f(- | k - c_f | ^2 / (2 width))(Su 2023) return softmax(-distance / (2 * width))
 
-def mixture_of_codes(distance, width):  # p(f | k) = softmax_f(-|k - c_f|^2 / (2 width)) (Su 2023)
-    return softmax(-distance / (2 * width))
+#-- -- attention : q, k, v[H, N, D]->y[H, N, D], position i from the positions j <= i -- --
+        def softmax(x)
+    : e = np.exp(x - x.max(axis = -1, keepdims = True)) return e / e.sum(axis = -1, keepdims = True)
 
-
-# ---- attention: q, k, v [H,N,D] -> y [H,N,D], position i from the positions j <= i ----
-def softmax(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
-
-
-def divide_by_sum(x):  # Rows that sum to 1; a row of zeros stays
+                                                                       def divide_by_sum(x)
+    : #Rows that sum to 1;
+a row of zeros stays
     total = x.sum(axis=-1, keepdims=True)
     return np.divide(x, total, out=np.zeros_like(x), where=total != 0)
 
@@ -161,8 +160,7 @@ def delta_rule(q, k, v, beta, decay=None):
             y[h, t] = q[h, t] @ S
     return y
 
-
-# ---- causal convolutions: x [N,C] -> [N,C], w [offsets,C] ----
+#-- -- causal convolutions : x[N, C]->[N, C], w[offsets, C] -- --
 def convolution(x, w, kind, width, channels):
     """y_n = sum_t w_t x_{n - o_t}: of the last four positions (1d), or of the last three and the pixels above on the
     right, above, and above on the left of the predicted pixel, as far as they are in the image (2d)."""
@@ -177,8 +175,7 @@ def convolution(x, w, kind, width, channels):
                 y[n] += weight * x[n - offset]
     return y
 
-
-# ---- output heads: the outputs of a position -> the scores of all tokens ----
+#-- -- output heads : the outputs of a position->the scores of all tokens -- --
 def logistics(outputs, levels):
     """The log of P(s) = sum_m p_m (sigma((x_s + h - mu_m) / c_m) - sigma((x_s - h - mu_m) / c_m)), ten components.
 
@@ -194,8 +191,7 @@ def logistics(outputs, levels):
     inside = np.where((s > 0) & (s < last), np.log(-np.expm1(a - b)), 0)
     return np.logaddexp.reduce(np.log(softmax(share)) + inside - below - above, axis=-1)
 
-
-# ---- the Transformer ----
+#-- -- the Transformer -- --
 def layer_norm(x, weight, bias):
     centered = x - x.mean(axis=-1, keepdims=True)
     return weight * centered / np.sqrt((centered ** 2).mean(axis=-1, keepdims=True) + 1e-5) + bias
@@ -337,9 +333,10 @@ class Model:
                 x = x + self.attention(block, x)
                 x = x + self.feed_forward(block, x)
         x = self.norm("norm", x)
-        # A tied output is the table of the tokens that are predicted, which come before the start tokens.
+#A tied output is the table of the tokens that are predicted, which come before the start tokens.
         outputs = x @ table[:settings.get("levels")].T if settings["tie"] else self.linear("output_head", x)
-        heads = {"categorical": lambda: outputs, "logistics": lambda: logistics(outputs, settings["levels"])}
+        heads = {
+  "categorical" : lambda : outputs, "logistics" : lambda : logistics(outputs, settings["levels"])}
         return choose("the output head", settings["output_head"], heads)()
 
 

@@ -38,7 +38,7 @@ struct RunConfig {
           keep_last = 3;
   int64_t judge_samples = 0;
   int64_t keep_every = 0, early_stop = 0;
-  double spike_guard = 0;
+  double spike_guard = 0, ema = 0;
   std::string max_time;
   bool tensorboard = false;
   // machine

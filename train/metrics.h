@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "train/event_file.h"
+#include "train/weights.h"
 
 namespace linea {
 
@@ -31,8 +32,9 @@ struct Validation {
   int64_t tokens = 0;
 };
 using Validations = std::map<int64_t, Validation>;  // by step
-// Adds the line's validation, if it has one.
-void add_validation(const MetricsLine& line, Validations& validations);
+// Adds the line's validation of these weights, if it has one.
+void add_validation(const MetricsLine& line, Validations& validations,
+                    Weights weights = Weights::last);
 // The smallest number of tokens of a validation.
 int64_t min_tokens(const Validations& validations);
 // Of the steps that `eligible` accepts, the one with the lowest validation loss (the last of
@@ -70,9 +72,12 @@ class Metrics {
   // The sample in the file `base`.png or `base`.txt, for TensorBoard only. Error: ErrorKind::input
   // where it cannot be read.
   void record_sample(int64_t step, const std::string& base);
-  const Validations& validations() const { return validations_; }
+  const Validations& validations(Weights weights = Weights::last) const {
+    return weights == Weights::last ? validations_ : average_validations_;
+  }
 
  private:
+  void add_validations(const MetricsLine& line);
   void write_pending();
   void set_problem(int reason);
 
@@ -81,7 +86,7 @@ class Metrics {
   bool echo_;
   double elapsed_seconds_ = 0;
   std::string pending_, problem_;
-  Validations validations_;
+  Validations validations_, average_validations_;
   std::unique_ptr<EventFile> events_;  // null without --tensorboard
 };
 

@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 constexpr const char* kMetricsFile = "metrics.jsonl";
 constexpr const char* kConfigFile = "config.toml";
 
-Validations validations_of(const RunHistory& history) {
+Validations validations_of(const RunHistory& history, Weights weights = Weights::last) {
   Validations result;
-  for (const MetricsLine& line : history.lines) add_validation(line, result);
+  for (const MetricsLine& line : history.lines) add_validation(line, result, weights);
   return result;
 }
 
@@ -34,8 +34,8 @@ const MetricsLine* RunHistory::last(const std::string& name) const {
   return nullptr;
 }
 
-const MetricsLine* RunHistory::best_validation() const {
-  const int64_t step = best_step(validations_of(*this), [](int64_t) { return true; });
+const MetricsLine* RunHistory::best_validation(Weights weights) const {
+  const int64_t step = best_step(validations_of(*this, weights), [](int64_t) { return true; });
   for (auto line = lines.rbegin(); line != lines.rend(); ++line)
     if (line->step == step && line->values.count("val_loss") != 0) return &*line;
   return nullptr;
@@ -51,6 +51,13 @@ std::string RunHistory::uncompared_note() const {
   return fmt::format("step{} {} {} not compared: measured over more tokens than the others",
                      steps.size() == 1 ? "" : "s", fmt::join(steps, ", "),
                      steps.size() == 1 ? "is" : "are");
+}
+
+const MetricsLine* RunHistory::whole_validation() const {
+  const MetricsLine* line = last("whole_val_loss");
+  const bool larger =
+      line != nullptr && line->value("whole_val_tokens") > line->value("val_tokens");
+  return larger ? line : nullptr;
 }
 
 int64_t RunHistory::step() const { return lines.empty() ? 0 : lines.back().step; }
@@ -128,7 +135,7 @@ std::vector<std::string> sample_files(const fs::path& run) {
   return files;
 }
 
-fs::path best_checkpoint(const fs::path& run) {
+fs::path best_checkpoint(const fs::path& run, Weights weights) {
   if (!is_run(run))
     fail(ErrorKind::usage, "{} is not the folder of a run, whose checkpoints `best` chooses from",
          run.string());
@@ -138,13 +145,15 @@ fs::path best_checkpoint(const fs::path& run) {
   const RunHistory history = read_history(run);
   if (const std::string note = history.uncompared_note(); !note.empty())
     fmt::print(stderr, "linea: {}: {}\n", run.string(), note);
-  const int64_t best =
-      best_step(validations_of(history), [&](int64_t step) { return saved.count(step) != 0; });
+  const int64_t best = best_step(validations_of(history, weights),
+                                 [&](int64_t step) { return saved.count(step) != 0; });
   for (const CheckpointFolder& checkpoint : checkpoints)
     if (checkpoint.step == best) return checkpoint.path;
   fail(ErrorKind::usage,
-       "{} has no checkpoint of a validated step; train with `eval_every`, or leave out `best`",
-       run.string());
+       "{} has no checkpoint of a step where {} weights were validated; train with {}`eval_every`, "
+       "or leave out `best`",
+       run.string(), weights == Weights::last ? "its" : "averaged",
+       weights == Weights::last ? "" : "`ema` and ");
 }
 
 }  // namespace linea

@@ -60,6 +60,7 @@ std::string run_state_json(const RunState& state, int64_t updates) {
                                  {"mean_count", guard.mean_count},
                                  {"mean_loss", guard.mean_loss},
                                  {"mean_grad_norm", guard.mean_norm},
+                                 {"averaged", state.averaged},
                                  {"data", state.data}};
   for (const auto& [name, value] : current_environment()) json["environment"][name] = value;
   return dump_json(json, 1) + "\n";
@@ -87,6 +88,7 @@ SavedState read_run_state(const std::filesystem::path& file) {
       !json["environment"].is_object())
     fail(ErrorKind::input, "{} does not name its data and its environment", path);
   state.data = json["data"].get<std::string>();
+  if (json.contains("averaged")) state.averaged = integer("averaged");  // not in version 0.1.0
   for (const auto& [name, current] : current_environment()) {
     const auto value = json["environment"].find(name);
     const bool known = value != json["environment"].end() && value->is_string();

@@ -16,7 +16,8 @@ struct RunState {
   int64_t loss_count = 0;  // losses since the last record
   double loss_sum = 0;     // of those
   GuardState guard;
-  std::string data;  // Task::fingerprint()
+  std::string data;      // Task::fingerprint()
+  int64_t averaged = 0;  // WeightAverage::updates()
 };
 
 // `updates`: of the optimizer.

@@ -67,6 +67,7 @@ constexpr ForeignName kForeignNames[] = {
     {"epochs", "steps"},
     {"warmup_iters", "warmup"},
     {"warmup_steps", "warmup"},
+    {"ema_decay", "ema"},
     {"grad_clip", "clip"},
     {"grad_norm_clip", "clip"},
     {"max_grad_norm", "clip"},

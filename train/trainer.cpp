@@ -42,6 +42,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   build(resume, check_memory);
   if (resume) restore();
   if (!initial.empty()) load_initial_weights(initial, *model_, vocabulary_);
+  if (!initial.empty() && average_) average_->restart();
   first_step_ = step_;
   open_folder(resume, json);
 }
@@ -70,16 +71,18 @@ void Trainer::build(bool resume, bool check_memory) {
   if (check_memory) refuse_what_cannot_fit(config_, *task_);
   model_ = make_model(model_config(config_, task_->shape()));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
+  if (config_.ema > 0) average_ = std::make_unique<WeightAverage>(*model_, config_.ema);
   training_step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, *task_, config_);
+  training_step_->average_in(average_.get());
   training_step_->interrupt_by([this] { check_for_stop(); });
 }
 
 void Trainer::restore() {
   if (list_checkpoints(folder_).empty())
     return progress_.note(folder_.string() + " has no checkpoint: the run starts over");
-  const auto [state, before] =
-      restore_checkpoint(folder_, *model_, *optimizer_, config_, vocabulary_, fingerprint_,
-                         [&](const std::string& line) { progress_.note(line); });
+  const auto [state, before] = restore_checkpoint(
+      folder_, *model_, *optimizer_, config_, vocabulary_, fingerprint_,
+      [&](const std::string& line) { progress_.note(line); }, average_.get());
   for (const SettingChange& change : setting_changes(before, config_))
     setting_changes_ += (setting_changes_.empty() ? "" : "; ") + change.text;
   step_ = saved_step_ = state.step;
@@ -215,8 +218,11 @@ void Trainer::save() {
          std::abs(loss), find_nonfinite(*model_, *training_step_, step_, config_.accumulate, loss),
          divergence_hint());
   metrics_->flush();
-  save_checkpoint(folder_, {step_, loss_count_, loss_sum_, guard_.state(), fingerprint_}, config_,
-                  vocabulary_, *model_, *optimizer_, retention());
+  save_checkpoint(folder_,
+                  {step_, loss_count_, loss_sum_, guard_.state(), fingerprint_,
+                   average_ ? average_->updates() : 0},
+                  config_, vocabulary_, *model_, *optimizer_, retention(),
+                  average_ ? &average_->model() : nullptr);
   saved_step_ = step_;
 }
 
@@ -234,8 +240,15 @@ RetentionRule Trainer::retention() const {
   std::set<int64_t> older;
   for (const CheckpointFolder& checkpoint : list_checkpoints(folder_))
     if (checkpoint.step < step_) older.insert(checkpoint.step);
-  return {config_.keep_last, config_.keep_every,
-          best_step(metrics_->validations(), [&](int64_t step) { return older.count(step) != 0; })};
+  const auto best = [&](Weights weights) {
+    return best_step(metrics_->validations(weights),
+                     [&](int64_t step) { return older.count(step) != 0; });
+  };
+  return {config_.keep_last, config_.keep_every, best(Weights::last), best(Weights::average)};
+}
+
+bool Trainer::is_best(Weights weights) const {
+  return best_step(metrics_->validations(weights), [](int64_t) { return true; }) == step_;
 }
 
 std::string Trainer::stop_reason() const {

@@ -61,6 +61,7 @@ class Trainer {
   void save();
   void try_to_save();
   RetentionRule retention() const;
+  bool is_best(Weights weights) const;
   std::string stop_reason() const;
   void check_for_stop() const;
   int stop();
@@ -88,6 +89,7 @@ class Trainer {
   std::string vocabulary_, fingerprint_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<WeightAverage> average_;  // null without --ema
   std::unique_ptr<TrainingStep> training_step_;
   std::unique_ptr<Metrics> metrics_;
   SampleJudge judge_;  // null: samples are not judged
@@ -106,7 +108,7 @@ class Trainer {
   bool metrics_buffered_ = false, report_failed_ = false;
   double next_report_ = 0;  // seconds
   const MemoryBreakdown breakdown_{
-      [this] { return training_memory(model_.get(), optimizer_.get()); }};
+      [this] { return training_memory(model_.get(), optimizer_.get(), average_.get()); }};
 };
 
 }  // namespace linea

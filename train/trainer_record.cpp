@@ -120,15 +120,16 @@ std::string Trainer::divergence_hint() const {
 }
 
 // Every validation takes the same rows of the split, so that their losses compare; the last one
-// also measures the whole split, under keys of its own. True where this is the best so far.
+// also measures the whole split, under keys of its own. True where these or the averaged weights are
+// the best so far.
 bool Trainer::validate(bool last) {
   const int64_t rows = task_->rows(Split::val);
   const int64_t usual = std::min(rows, std::max<int64_t>(1, kValidationTokens / task_->length()));
-  const auto score_of = [&](int64_t count) {
-    return evaluate(*model_, *task_, Split::val, config_.batch, count,
+  const auto score_of = [&](const Model& model, int64_t count) {
+    return evaluate(model, *task_, Split::val, config_.batch, count,
                     [&](int64_t, int64_t) { check_for_stop(); });
   };
-  const Score score = score_of(usual);
+  const Score score = score_of(*model_, usual);
   MetricValues values;
   add_score("val_", score, values);
   std::string text = fmt::format("step {}: validation {}", step_, describe(score));
@@ -136,17 +137,21 @@ bool Trainer::validate(bool last) {
   all[step_] = {score.loss, score.tokens};
   stopped_early_ = stops_early(all, config_.early_stop);
   if ((last || stopped_early_) && rows * task_->length() <= kMaxValidationTokens) {
-    const Score whole = usual == rows ? score : score_of(rows);
+    const Score whole = usual == rows ? score : score_of(*model_, rows);
     add_score("whole_val_", whole, values);
     if (usual < rows) text += "; of the whole split: " + describe(whole);
   } else if (usual < rows) {
     text += " (part of the split; linea eval takes all of it)";
   }
+  if (average_) {
+    values.emplace_back("val_loss_ema", score_of(average_->model(), usual).loss);
+    text += fmt::format("; loss of the averaged weights {:.4f}", values.back().second);
+  }
   values.emplace_back("elapsed_s", elapsed_seconds());
   metrics_->record(step_, values);
   progress_.note(text);
   next_report_ = 0;  // now: the page shows this validation
-  return best_step(metrics_->validations(), [](int64_t) { return true; }) == step_;
+  return is_best(Weights::last) || (average_ && is_best(Weights::average));
 }
 
 // Without the extension.
