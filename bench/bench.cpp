@@ -40,7 +40,7 @@ const Settings kAttentionSettings = {{"features", 256}};
 
 const std::set<std::string> kMachineSettings = {"seed",    "threads", "device",
                                                 "segment", "chunk",   "dtype"};
-const std::set<std::string> kTrainingSettings = {"batch", "optimizer", "lr",
+const std::set<std::string> kTrainingSettings = {"batch", "optimizer", "lr",       "ema",
                                                  "clip",  "dropout",   "recompute"};
 
 TaskShape shape_of(const ModelPreset& preset) {

@@ -85,12 +85,15 @@ TaskShape shape_of(const ModelConfig& model) {
 // A step of the trainer's, watched.
 class Step {
  public:
-  Step(Model& model, Optimizer& optimizer, const TrainBench& options, bool recorded)
+  Step(Model& model, Optimizer& optimizer, WeightAverage* average, const TrainBench& options,
+       bool recorded)
       : model_(model),
         config_(options.model.config),
         task_(shape_of(model.config())),
         steps_(options.warmup + options.steps),
-        step_(model, optimizer, task_, config_, recorded) {}
+        step_(model, optimizer, task_, config_, recorded) {
+    step_.average_in(average);
+  }
 
   void run(int64_t number, Trained& result) {
     Profile* profile = Profile::current();
@@ -125,10 +128,10 @@ class Step {
 
 // Seconds of steps that a device does by what it has recorded, as the trainer has it do them;
 // `plainly` becomes the reason where it could not.
-std::vector<double> recorded_times(Model& model, Optimizer& optimizer, const TrainBench& options,
-                                   std::string& plainly) {
+std::vector<double> recorded_times(Model& model, Optimizer& optimizer, WeightAverage* average,
+                                   const TrainBench& options, std::string& plainly) {
   release_memory_cache();  // that of the plain steps: what is recorded has memory of its own
-  Step step(model, optimizer, options, true);
+  Step step(model, optimizer, average, options, true);
   Trained unused;
   std::vector<double> times;
   for (int64_t i = 0; i < options.warmup + options.steps; ++i) {
@@ -147,10 +150,13 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
   Model& model = *owned;
   result.bytes.parameters = held() - empty;
   Optimizer optimizer(optimizer_config(options.model.config), model.parameters());
+  std::unique_ptr<WeightAverage> average;
+  if (const double decay = options.model.config.ema; decay > 0)
+    average = std::make_unique<WeightAverage>(model, decay);
   result.bytes.optimizer = held() - empty - result.bytes.parameters;
   result.parameters = count_elements(model.parameters());
   result.flops = flops_per_token(model);
-  Step plain(model, optimizer, options, false);
+  Step plain(model, optimizer, average.get(), options, false);
   for (int64_t i = 0; i < options.warmup; ++i) plain.run(i, result);
   reset_memory_peak();
   result.threads = context().threads;
@@ -166,7 +172,7 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
     for (const auto& [op, op_times] : profile.ops()) result.ops.push_back({op, op_times});
   }
   if (context().device.kind != DeviceKind::cpu)
-    times = recorded_times(model, optimizer, options, result.plainly);
+    times = recorded_times(model, optimizer, average.get(), options, result.plainly);
   result.step_s = median(times);
   Bytes& bytes = result.bytes;
   bytes.peak = static_cast<double>(memory_use().peak) - empty;

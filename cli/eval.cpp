@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/sample_flags.h"
 #include "cli/terminal.h"
 #include "data/json.h"
 #include "train/checkpoint.h"
@@ -17,7 +18,7 @@ namespace linea {
 namespace {
 
 struct EvalOptions {
-  std::string run, data, split = "val";
+  std::string run, data, split = "val", weights = kLastWeights;
   int64_t threads = 0;
   std::string device = "cpu";
   bool json = false;
@@ -32,7 +33,7 @@ Split split_named(const std::string& name) {
 void run_eval(const EvalOptions& options) {
   const Split split = split_named(options.split);
   use_machine(options.threads, options.device);
-  SavedModel saved = load_model(options.run);
+  SavedModel saved = load_model(options.run, "", weights_named(options.weights));
   if (!options.data.empty()) set_data(saved.config, options.data);
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
   TerminalProgress progress;
@@ -69,6 +70,7 @@ void add_eval(CLI::App& program, int& exit_code) {
              "a run, a checkpoint folder, or a model.safetensors file", OptionKind::required);
   add_option(command, "--data", options->data, "the data, if moved since training");
   add_option(command, "--split", options->split, "val or test", OptionKind::shows_default);
+  add_weights_flag(command, options->weights);
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
   add_option(command, "--device", options->device,
              "cpu, cuda, or a device by number such as cuda:1", OptionKind::shows_default);

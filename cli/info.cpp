@@ -133,6 +133,13 @@ void show_results(const RunHistory& history, const TaskShape& shape) {
     print("validation  " + describe_validation(*line, shape));
   if (const MetricsLine* line = history.best_validation())
     print("best        " + describe_validation(*line, shape));
+  if (const MetricsLine* line = history.best_validation(Weights::average))
+    print(fmt::format("best (ema)  step {}: loss {:.4f} of the averaged weights", line->step,
+                      line->value("val_loss_ema")));
+  if (const std::string note = history.uncompared_note(); !note.empty())
+    print("            " + note);
+  if (const MetricsLine* line = history.whole_validation())
+    print("whole split " + describe_validation(*line, shape, "whole_val_"));
   const std::string written = last_written(history.folder);
   if (!written.empty()) print("written     " + written);
   const std::vector<std::string> samples = sample_files(history.folder);
@@ -175,6 +182,8 @@ void show_run(const std::string& path, bool json) {
                             {"training", to_json(history.last("loss"))},
                             {"validation", to_json(history.last("val_loss"))},
                             {"best", to_json(history.best_validation())},
+                            {"best_ema", to_json(history.best_validation(Weights::average))},
+                            {"uncompared_steps", history.uncompared()},
                             {"elapsed_s", history.seconds()},
                             {"written", last_written(history.folder)},
                             {"samples", sample_files(history.folder)},

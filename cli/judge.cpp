@@ -31,7 +31,7 @@ constexpr size_t kPairs = 16, kMaxPairs = 256;   // of a sheet of the nearest sa
 constexpr double kWeak = 0.9;                    // a classifier's accuracy below which it says so
 
 struct JudgeOptions {
-  std::string run, data, out, device = "cpu", dtype;
+  std::string run, data, out, device = "cpu", dtype, weights = kLastWeights;
   std::optional<int64_t> count;
   int64_t tokens = 500, seed = 1, threads = 0;
   bool best = false, json = false;
@@ -203,8 +203,10 @@ void run_judge(const CLI::App& command, JudgeOptions& options) {
   check_sampling_flags(options.sampling, options.seed);
   use_machine(options.threads, options.device, options.dtype.empty() ? "fp32" : options.dtype,
               Work::sampling);
+  const Weights weights = weights_named(options.weights);
   SavedModel saved =
-      load_model(options.best ? best_checkpoint(options.run).string() : options.run, options.dtype);
+      load_model(options.best ? best_checkpoint(options.run, weights).string() : options.run,
+                 options.dtype, weights);
   const bool is_text = saved.shape.side == 0;
   require(saved.shape.second_vocab_size == 0 && (!is_text || !saved.vocabulary.empty()),
           "{} has no samples to judge: the task {} has right answers; see linea eval", options.run,
@@ -233,6 +235,7 @@ void add_judge(CLI::App& program, int& exit_code) {
   add_option(command, "--tokens", options->tokens, "tokens of a text", OptionKind::shows_default);
   add_flag(command, "--best", options->best,
            "the checkpoint with the lowest validation loss; default: the newest");
+  add_weights_flag(command, options->weights);
   add_option(command, "--data", options->data, "the run's data, if moved since training");
   add_option(command, "--out", options->out,
              "PNG of the samples nearest to training images, next to these; default: copies.png "

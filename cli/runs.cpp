@@ -26,7 +26,8 @@ struct RunsOptions {
 struct Row {
   std::string run;  // its path below the folder
   int64_t step = 0, steps = 0;
-  double val_loss = NAN, best_val_loss = NAN, tokens_per_s = NAN;
+  double val_loss = NAN, best_val_loss = NAN, whole_val_loss = NAN, tokens_per_s = NAN;
+  std::vector<int64_t> uncompared;
   int64_t best_step = -1, parameters = -1;  // -1: none yet
   std::string attention, date;
 };
@@ -43,6 +44,9 @@ Row read_row(const fs::path& run, const std::string& name) {
     row.best_val_loss = best->value("val_loss");
     row.best_step = best->step;
   }
+  if (const MetricsLine* line = history.last("whole_val_loss"))
+    row.whole_val_loss = line->value("whole_val_loss");
+  row.uncompared = history.uncompared();
   if (const MetricsLine* line = history.last("tokens_per_s"))
     row.tokens_per_s = line->value("tokens_per_s");
   row.parameters = count_saved_parameters(run);
@@ -105,6 +109,8 @@ void print_json(const Row& row) {
                    {"val_loss", row.val_loss},
                    {"best_val_loss", row.best_val_loss},
                    {"best_step", row.best_step},
+                   {"uncompared_steps", row.uncompared},
+                   {"whole_val_loss", row.whole_val_loss},
                    {"attention", row.attention},
                    {"parameters", row.parameters},
                    {"tokens_per_s", row.tokens_per_s},

@@ -33,7 +33,8 @@ constexpr size_t kMaxLine = size_t{1} << 20;                     // bytes of a p
 constexpr int64_t kImages = 64, kCompletions = 4, kNllMaps = 8;  // where --count is not said
 
 struct SampleOptions {
-  std::string run, data, out, prompt, prompt_file, prompts, class_name, device = "cpu", dtype;
+  std::string run, data, out, prompt, prompt_file, prompts, class_name, device = "cpu", dtype,
+                                                                        weights = kLastWeights;
   std::vector<std::string> complete, stops;
   std::optional<int64_t> count, keep_rows, scale;
   int64_t class_label = -1, tokens = 500, seed = 1, threads = 0;
@@ -220,6 +221,7 @@ void add_flags(CLI::App& command, SampleOptions& options) {
                   kImages, kCompletions, kNllMaps));
   add_flag(command, "--best", options.best,
            "the checkpoint with the lowest validation loss; default: the newest");
+  add_weights_flag(command, options.weights);
   add_option(command, "--out", options.out,
              "PNG file to write; default: grid.png, or grid-2.png and so on if it exists");
   add_option(
@@ -296,8 +298,10 @@ void run_sample(const CLI::App& command, SampleOptions& options) {
   check_sampling_flags(options.sampling, options.seed);
   const std::string dtype = options.dtype.empty() ? "fp32" : options.dtype;
   use_machine(options.threads, options.device, dtype, Work::sampling);
+  const Weights weights = weights_named(options.weights);
   SavedModel saved =
-      load_model(options.best ? best_checkpoint(options.run).string() : options.run, options.dtype);
+      load_model(options.best ? best_checkpoint(options.run, weights).string() : options.run,
+                 options.dtype, weights);
   check_flags(command, saved, options);
   if (was_given(command, "--class")) options.class_label = find_class(saved, options.class_name);
   if (!options.data.empty()) set_data(saved.config, options.data);

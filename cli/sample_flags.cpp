@@ -6,6 +6,7 @@
 #include "cli/flags.h"
 #include "tensor/error.h"
 #include "tensor/ops.h"
+#include "train/weights.h"
 
 namespace linea {
 
@@ -26,6 +27,13 @@ void add_sampling_flags(CLI::App& command, SamplingOptions& sampling, int64_t& s
              OptionKind::shows_default);
   add_flag(command, "--greedy", sampling.greedy, "always take the most likely token");
   add_option(command, "--seed", seed, "random seed", OptionKind::shows_default);
+}
+
+void add_weights_flag(CLI::App& command, std::string& weights) {
+  add_option(command, "--weights", weights,
+             "the weights of a checkpoint's step, or their average by --ema; --best follows",
+             OptionKind::shows_default);
+  set_choices(command, "--weights", {kLastWeights, kAverageWeights});
 }
 
 void check_sampling_flags(SamplingOptions& sampling, int64_t seed) {

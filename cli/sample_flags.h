@@ -16,6 +16,9 @@ void add_sampling_flags(CLI::App& command, SamplingOptions& sampling, int64_t& s
 // Once the flags are read. Error: ErrorKind::usage, a value that is out of range.
 void check_sampling_flags(SamplingOptions& sampling, int64_t seed);
 
+// --weights, which weights_named (train/weights.h) reads.
+void add_weights_flag(CLI::App& command, std::string& weights);
+
 // Of --out. Error: ErrorKind::usage where the name has another extension than .png.
 void check_png_name(const std::string& out);
 // A name that no file has: STEM.png, STEM-2.png, ...

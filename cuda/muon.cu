@@ -9,7 +9,7 @@
 namespace linea::cuda {
 namespace {
 
-// M and X = U / (|U| + 1e-7); M stays where there is no update.
+// M and X = U / (|U| + 1e-7) of G' = clip_scale G; M stays where there is no update.
 template <typename T>
 void take_direction(const Context& ctx, const MuonConstants& constants, const MuonMatrix<T>& of,
                     Accumulator<T>* x) {
@@ -18,7 +18,7 @@ void take_direction(const Context& ctx, const MuonConstants& constants, const Mu
   const A momentum = static_cast<A>(constants.momentum);
   const int64_t n = of.rows * of.cols;
   for_each(ctx, n, [=] __device__(int64_t i) {
-    const A g = A(of.gradient[i]);
+    const A g = static_cast<A>(step->clip_scale) * A(of.gradient[i]);
     const A m = of.momentum[i] + (A(1) - momentum) * (g - of.momentum[i]);
     if (step->clip_scale == step->clip_scale) of.momentum[i] = m;
     x[i] = g + momentum * (m - g);

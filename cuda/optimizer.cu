@@ -35,13 +35,12 @@ void sum_squares(Context& ctx, const TrainedParameter<T>* parameters, size_t cou
 }
 
 template <typename T>
-void clip_scale(Context& ctx, const double* total, const double* clipped,
-                const Accumulator<T>* loss, double clip) {
+void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, double clip) {
   StepParams* const step = ctx.step_on_device;
   for_each(ctx, 1, [=] __device__(int64_t) {
     step->gradient_norm = std::sqrt(*total);
     step->loss = loss == nullptr ? 0 : static_cast<double>(*loss);
-    step->set_clip_scale(clip, std::sqrt(*clipped));
+    step->set_clip_scale(clip);
   });
 }
 

@@ -94,8 +94,8 @@ class Model {
   virtual Tensor decode(DecodeState&, const Tensor&) const { return {}; }  // start() refuses
   bool is_step_capturable() const;
 
-  // The attentions' work around a training step (0-based, of `steps`): before it, after it, or
-  // instead of the latter where the update was skipped.
+  // The attentions' work around a training step (0-based): before it, after it, or instead of the
+  // latter where the update was skipped. What is annealed reaches its end after `steps`.
   void before_step(int64_t step, int64_t steps);
   void after_step();
   void skip_step();

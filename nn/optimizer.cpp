@@ -96,15 +96,10 @@ void Optimizer::apply(const Tensor& loss) {
     }
     const Kernels<T>& of = kernels<T>(ctx.device);
     of.sum_squares(ctx, all.data(), all.size(), total.data<double>());
-    // The directions of Muon do not depend on the norm of the gradients, so only the others are
-    // clipped.
-    const bool all_clipped = adam.size() == all.size();
-    const Tensor clipped = all_clipped ? total : Tensor::zeros({1}, DType::f64);
-    if (!all_clipped) of.sum_squares(ctx, adam.data(), adam.size(), clipped.data<double>());
-    of.clip_scale(ctx, total.data<double>(), clipped.data<double>(),
-                  loss.defined() ? loss.data<Accumulator<T>>() : nullptr, config_.clip);
+    of.clip_scale(ctx, total.data<double>(), loss.defined() ? loss.data<Accumulator<T>>() : nullptr,
+                  config_.clip);
     of.adam(ctx, {beta1_, beta2_, config_.epsilon}, adam.data(), adam.size());
-    if (!all_clipped) apply_muon<T>(ctx);
+    if (adam.size() < all.size()) apply_muon<T>(ctx);
   });
 }
 

@@ -22,17 +22,17 @@ struct StepParams {
   double loss_limit = 0;     // updates with a larger loss are skipped; 0: only non-finite ones
   double norm_limit = 0;     // likewise for the gradient norm
   // Written by the clip kernel:
-  double clip_scale = 1;  // min(1, clip / norm of the clipped gradients); NaN: no update
+  double clip_scale = 1;  // min(1, clip / gradient_norm); NaN: no update
   double gradient_norm = 0;
   double loss = 0;
 
-  // From gradient_norm and loss. `clipped`: the norm of the gradients that are clipped.
-  LINEA_HOST_DEVICE void set_clip_scale(double clip, double clipped) {
+  // From gradient_norm and loss; `clip` 0: none.
+  LINEA_HOST_DEVICE void set_clip_scale(double clip) {
     const auto within = [](double x, double limit) {
       return x - x == 0 && (limit == 0 || x <= limit);
     };
     const bool usable = within(gradient_norm, norm_limit) && within(loss, loss_limit);
-    const double scale = clip > 0 && clipped > clip ? clip / clipped : 1.0;
+    const double scale = clip > 0 && gradient_norm > clip ? clip / gradient_norm : 1.0;
     clip_scale = usable ? scale : std::numeric_limits<double>::quiet_NaN();
   }
 };

@@ -306,10 +306,8 @@ template <typename T>
 struct OptimizerKernels {
   // total += the sum of the squares of all gradients
   void (*sum_squares)(Context&, const TrainedParameter<T>*, size_t count, double* total);
-  // Writes StepParams; `clipped` is the part of `total` whose norm is limited; `loss`, that of the
-  // step, may be null.
-  void (*clip_scale)(Context&, const double* total, const double* clipped,
-                     const Accumulator<T>* loss, double clip);
+  // Writes StepParams; `loss`, that of the step, may be null.
+  void (*clip_scale)(Context&, const double* total, const Accumulator<T>* loss, double clip);
   void (*adam)(Context&, const AdamConstants&, const TrainedParameter<T>*, size_t count);
 };
 

@@ -62,8 +62,9 @@ def train(linea, name, n, repeat, seed, steps, threads):
             errors.seek(0)
             sys.exit(f"{' '.join(command)}: exit {process.returncode}\n{errors.read()}")
     shutil.rmtree(folder)
-    return {"mechanism": name, "n": n, "repeat": repeat, "seed": seed, "limit": steps, "loss": last["val_loss"],
-            "of_guessing": last["val_loss"] / math.log(n), "accuracy": last["val_accuracy"], "steps": last["step"],
+    loss, accuracy = (last.get("whole_val_" + key, last["val_" + key]) for key in ("loss", "accuracy"))
+    return {"mechanism": name, "n": n, "repeat": repeat, "seed": seed, "limit": steps, "loss": loss,
+            "of_guessing": loss / math.log(n), "accuracy": accuracy, "steps": last["step"],
             "seconds": round(time.time() - start, 1)}
 
 

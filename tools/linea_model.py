@@ -28,8 +28,8 @@ DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 TASKS = "digits mnist cifar10 images text copy"
 READ = """attention attention_output bias bigram_embedding channels class_embedding codes embedding_convolution feature features
 heads layer_convolution layers levels nu output_head positions reversible rule size task tie"""
-UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data device dim
-dropout dtype eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
+UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device
+dim dropout dtype early_stop ema eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
 optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
 judge_samples warmup weight_decay"""
 

@@ -76,6 +76,8 @@ def train(recipe, name, seed, args):
     metrics = lines(run / "metrics.jsonl")
     curve = [[line["step"], line[recipe.key]] for line in metrics if recipe.key in line]
     result = {"name": name, "seed": seed, "flags": recipe.flags, "steps": metrics[-1]["step"], "curve": curve}
+    result["whole"] = next((line["whole_" + recipe.key] for line in reversed(metrics) if "whole_" + recipe.key in line),
+                           None)
     result["sure"] = [[line["step"], line["judge_sure"]] for line in metrics if "judge_sure" in line]
     if name.removeprefix("bf16: ") in PRESETS:
         result["test"] = linea("eval", run, "--split", "val" if recipe.data == "text" else "test", "--json")
@@ -145,7 +147,9 @@ def spread(values):
 
 def final(run, recipe):
     key = "loss" if recipe.data == "text" else "bits"
-    return run["test"][key] if "test" in run else run["curve"][-1][1]
+    if "test" in run:
+        return run["test"][key]
+    return run["curve"][-1][1] if run.get("whole") is None else run["whole"]
 
 
 def print_thresholds(by_name, times):

@@ -41,11 +41,22 @@ SavedModel read_model(const std::string& path, const std::string& dtype) {
   return saved;
 }
 
+void restore_average(const fs::path& checkpoint, const RunConfig& before, const RunState& state,
+                     WeightAverage& average, const Note& note) {
+  if (before.ema == 0) {
+    average.restart();
+    return note(fmt::format("the average of --ema starts from the weights of step {}", state.step));
+  }
+  const std::string path = (checkpoint / kAverageFile).string();
+  load_tensors(open_model_file(path), path, average.model());
+  average.restore(state.averaged);
+}
+
 }  // namespace
 
 void save_checkpoint(const fs::path& run, const RunState& state, const RunConfig& config,
                      const std::string& vocabulary, const Model& model, const Optimizer& optimizer,
-                     const RetentionRule& retention) {
+                     const RetentionRule& retention, const Model* average) {
   const std::string settings = to_toml(config);
   std::map<std::string, std::string> metadata = {
       {"format", kCheckpointFormat}, {"config", settings}, {"step", std::to_string(state.step)}};
@@ -56,6 +67,9 @@ void save_checkpoint(const fs::path& run, const RunState& state, const RunConfig
 
   CheckpointDraft draft(run, state.step);
   draft.add(kModelFile, write_safetensors(draft.path(kModelFile), model_tensors(model), metadata));
+  if (average != nullptr)
+    draft.add(kAverageFile,
+              write_safetensors(draft.path(kAverageFile), model_tensors(*average), metadata));
   draft.add(kOptimizerFile, write_safetensors(draft.path(kOptimizerFile), moments, {}));
   draft.add(kStateFile, write_file_atomically(draft.path(kStateFile),
                                               run_state_json(state, optimizer.updates())));
@@ -63,8 +77,8 @@ void save_checkpoint(const fs::path& run, const RunState& state, const RunConfig
   prune_checkpoints(run, state.step, retention);
 }
 
-SavedModel load_model(const fs::path& path, const std::string& dtype) {
-  const std::string file = find_model_file(path).string();
+SavedModel load_model(const fs::path& path, const std::string& dtype, Weights weights) {
+  const std::string file = find_model_file(path, weights).string();
   return with_model_memory(nullptr, machine_hint(), [&] { return read_model(file, dtype); });
 }
 
@@ -89,7 +103,8 @@ void refuse_other_format(const fs::path& run) {
 
 RestoredRun restore_checkpoint(const fs::path& run, Model& model, Optimizer& optimizer,
                                const RunConfig& config, const std::string& vocabulary,
-                               const std::string& fingerprint, const Note& note) {
+                               const std::string& fingerprint, const Note& note,
+                               WeightAverage* average) {
   const fs::path folder = newest_checkpoint(run).path;
   const std::string model_path = (folder / kModelFile).string();
   const SafetensorsFile weights = open_model_file(model_path);
@@ -111,8 +126,10 @@ RestoredRun restore_checkpoint(const fs::path& run, Model& model, Optimizer& opt
   for (const SafetensorsEntry& entry : file.entries())
     moments.push_back({entry.name, file.read(entry.name)});
   optimizer.restore(moments, saved.updates);
+  if (average != nullptr) restore_average(folder, before, saved.state, *average, note);
   if (saved.state.step < config.steps) {
     note_setting_changes(before, config, note);
+    note_rate_change(saved.state.step, before, config, note);
     note_environment_changes(saved.environment, note);
   }
   return {saved.state, before};

@@ -3,10 +3,11 @@
 //
 //   RUN/checkpoints/step-00001000/
 //     model.safetensors      weights; metadata: format, config, vocabulary, step
+//     ema.safetensors        with --ema: the same of the averaged weights
 //     optimizer.safetensors  moments
 //     state.json             train/run_state.h
 //
-// model.safetensors alone is enough to sample and to evaluate.
+// model.safetensors or ema.safetensors alone is enough to sample and to evaluate.
 #pragma once
 
 #include <filesystem>
@@ -15,9 +16,11 @@
 
 #include "nn/model.h"
 #include "nn/optimizer.h"
+#include "nn/weight_average.h"
 #include "train/checkpoint_files.h"
 #include "train/config.h"
 #include "train/run_state.h"
+#include "train/weights.h"
 
 namespace linea {
 
@@ -29,15 +32,19 @@ struct SavedModel {
   std::unique_ptr<Model> model;
 };
 
-// Also removes older checkpoints by `retention`. Error: ErrorKind::write.
+// Also removes older checkpoints by `retention`. `average`: null without --ema. Error:
+// ErrorKind::write.
 void save_checkpoint(const std::filesystem::path& run, const RunState& state,
                      const RunConfig& config, const std::string& vocabulary, const Model& model,
-                     const Optimizer& optimizer, const RetentionRule& retention);
+                     const Optimizer& optimizer, const RetentionRule& retention,
+                     const Model* average = nullptr);
 
 // `path`: a run (its newest sound checkpoint), a checkpoint's folder, or a model file. `dtype`: the
 // type to compute in; empty: the one of the training. Errors: ErrorKind::input, naming what is
-// missing, truncated, not Linea's or of another architecture; ErrorKind::memory.
-SavedModel load_model(const std::filesystem::path& path, const std::string& dtype = {});
+// missing, truncated, not Linea's or of another architecture; ErrorKind::memory; ErrorKind::usage
+// where there are no averaged weights.
+SavedModel load_model(const std::filesystem::path& path, const std::string& dtype = {},
+                      Weights weights = Weights::last);
 
 // The settings, as TOML, of a run's newest model.
 std::string saved_settings(const std::filesystem::path& run);
@@ -61,9 +68,11 @@ struct RestoredRun {
 // gets one line for each reason why the run will not continue bit for bit: other settings, another
 // program, BLAS, device or number of threads. Errors: ErrorKind::input, as above, or where the
 // vocabulary or the fingerprint of the data differs from the run's; ErrorKind::usage for a setting
-// that may not change.
+// that may not change. `average`, where not null, starts from the weights of a checkpoint that has
+// none.
 RestoredRun restore_checkpoint(const std::filesystem::path& run, Model& model, Optimizer& optimizer,
                                const RunConfig& config, const std::string& vocabulary,
-                               const std::string& fingerprint, const Note& note);
+                               const std::string& fingerprint, const Note& note,
+                               WeightAverage* average = nullptr);
 
 }  // namespace linea

@@ -164,7 +164,8 @@ void prune_checkpoints(const fs::path& run, int64_t step, const RetentionRule& r
   for (size_t i = 0; i + newest < found.size(); ++i) {
     const int64_t saved = found[i].step;
     const bool multiple = rule.every > 0 && saved > 0 && saved % rule.every == 0;
-    if (saved != rule.best && !multiple) remove_folder(found[i].path);
+    const bool best = saved == rule.best || saved == rule.best_average;
+    if (!best && !multiple) remove_folder(found[i].path);
   }
 }
 

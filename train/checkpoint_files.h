@@ -22,6 +22,7 @@
 namespace linea {
 
 inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kAverageFile = "ema.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kManifestFile = "manifest.json";
@@ -69,9 +70,10 @@ class CheckpointDraft {
 };
 
 // The checkpoints that pruning leaves: the newest `last` (0: all), those whose step is a multiple
-// of `every` (0: none; step 0, of a run stopped early, is none), and the step `best`.
+// of `every` (0: none; step 0, of a run stopped early, is none), and the steps that are best by the
+// last and by the averaged weights.
 struct RetentionRule {
-  int64_t last = 3, every = 0, best = -1;
+  int64_t last = 3, every = 0, best = -1, best_average = -1;
 };
 // Prunes the checkpoints up to `step`, the newest.
 void prune_checkpoints(const std::filesystem::path& run, int64_t step, const RetentionRule& rule);

@@ -281,12 +281,23 @@ OptimizerConfig optimizer_config(const RunConfig& config) {
           .peak = config.lr};
 }
 
+int64_t schedule_end(const RunConfig& config) {
+  return config.decay_steps > 0 ? config.decay_steps : config.steps;
+}
+
+double learning_rate_at(int64_t step, const RunConfig& config) {
+  return learning_rate_at(step, schedule_end(config), config.warmup, config.lr, config.min_lr);
+}
+
 void check_settings(const RunConfig& config) {
   require(!config.task.empty(), "say what to learn: `task` {} (or a `preset`: {})",
           fmt::join(task_names(), ", "), fmt::join(preset_names(), ", "));
   complete_settings(task_options(config, ""));
   check_model_settings(config, Work::training);
   static_cast<void>(to_toml(config));  // refuses a text that config.toml cannot hold
+  require(config.early_stop == 0 || config.eval_every > 0,
+          "`early_stop` is {}, but only the end of the run is evaluated: give `eval_every`",
+          config.early_stop);
 }
 
 void check_model_settings(const RunConfig& config, Work work) {

@@ -34,10 +34,11 @@ struct RunConfig {
   std::string optimizer = "adamw";
   Settings optimizer_settings{};
   double lr = 1e-3, min_lr = 1e-4, clip = 1.0, dropout = 0.0;
-  int64_t warmup = 100, seed = 1, eval_every = 0, save_every = 0, sample_every = 0, keep_last = 3;
+  int64_t warmup = 100, decay_steps = 0, seed = 1, eval_every = 0, save_every = 0, sample_every = 0,
+          keep_last = 3;
   int64_t judge_samples = 0;
-  int64_t keep_every = 0;
-  double spike_guard = 0;
+  int64_t keep_every = 0, early_stop = 0;
+  double spike_guard = 0, ema = 0;
   std::string max_time;
   bool tensorboard = false;
   // machine
@@ -116,6 +117,9 @@ TaskOptions task_options(const RunConfig& config, const std::string& vocabulary)
 AttentionOptions attention_options(const RunConfig& config);
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape);
 OptimizerConfig optimizer_config(const RunConfig& config);
+// The step at which the learning rate has fallen to min_lr, and annealing ends.
+int64_t schedule_end(const RunConfig& config);
+double learning_rate_at(int64_t step, const RunConfig& config);
 
 // Error: ErrorKind::usage where settings cannot work (no task, an unknown device, settings of the
 // mechanisms that do not go together ...).

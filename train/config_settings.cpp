@@ -88,7 +88,14 @@ void add_training(std::vector<GeneralSetting>& list) {
   add(&Config::lr, positive("lr", 0, "peak learning rate"));
   add(&Config::min_lr, real("min_lr", 0, at_least(0), "learning rate at the end of the cosine"));
   add(&Config::warmup, integer_of("warmup", 0, "steps of linear warm-up"));
+  add(&Config::decay_steps,
+      integer_of("decay_steps", 0,
+                 "step at which the cosine ends and min_lr begins; 0: the last of steps"));
   add(&Config::clip, real("clip", 0, at_least(0), "maximum global gradient norm; 0: no clipping"));
+  add(&Config::ema,
+      real("ema", 0, {0, kBelowOne},
+           "decay of an average of the weights, which checkpoints also hold (--weights ema), such "
+           "as 0.999; 0: none"));
   add(&Config::dropout,
       real("dropout", 0, {0, kBelowOne}, "probability of dropping an activation"));
   add(&Config::recompute,
@@ -96,9 +103,21 @@ void add_training(std::vector<GeneralSetting>& list) {
            "save only the input of each block and recompute it in the backward pass: less memory, "
            "a third more work"));
   add(&Config::seed, integer("seed", 0, {0, kMaxSeed}, "random seed"));
+}
+
+// What a run evaluates, saves and stops for.
+void add_records(std::vector<GeneralSetting>& list) {
+  using namespace declare;
+  const auto add = [&](auto member, Setting setting) {
+    list.push_back(general("Training", member, std::move(setting)));
+  };
   add(&Config::eval_every,
       harmless(integer_of("eval_every", 0,
                           "steps between evaluations on the validation split; 0: at the end")));
+  add(&Config::early_stop,
+      harmless(integer_of("early_stop", 0,
+                          "end the run where val_loss does not improve in this many evaluations in "
+                          "a row; 0: never")));
   add(&Config::save_every,
       harmless(integer_of("save_every", 0,
                           "steps between checkpoints; 0: every ten minutes, and at the end")));
@@ -154,6 +173,7 @@ std::vector<GeneralSetting> general_settings() {
               declare::of_model(declare::choice("task", "", task_names(), "what to learn"))));
   add_model(list);
   add_training(list);
+  add_records(list);
   add_machine(list);
   return list;
 }

@@ -48,7 +48,11 @@ struct PreparedRun {
   std::unique_ptr<Task> task;
   std::unique_ptr<Model> model;
   std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<WeightAverage> average;  // null without --ema
   int64_t step = 0;
+  MemoryParts memory() const {
+    return training_memory(model.get(), optimizer.get(), average.get());
+  }
 };
 
 struct Report {
@@ -99,6 +103,7 @@ PreparedRun prepare(const RunConfig& settings, const std::filesystem::path& resu
   refuse_too_many_weights(config, model);
   run.model = make_model(model);
   run.optimizer = std::make_unique<Optimizer>(optimizer_config(config), run.model->parameters());
+  if (config.ema > 0) run.average = std::make_unique<WeightAverage>(*run.model, config.ema);
   if (!resumed.empty()) {
     const RestoredRun at = restore_checkpoint(
         resumed, *run.model, *run.optimizer, config, vocabulary, run.task->fingerprint(),
@@ -115,7 +120,7 @@ MeasuredStep measure_step(PreparedRun& run, int64_t rows, int64_t batches) {
 
 // The categories at the peak of a step.
 MemoryParts parts_at_peak(const PreparedRun& run, double peak) {
-  MemoryParts parts = training_memory(run.model.get(), run.optimizer.get());
+  MemoryParts parts = run.memory();
   for (const Parameter& parameter : run.model->parameters())
     parts.gradients += parameter.var.value().bytes();
   parts.activations =
@@ -174,7 +179,7 @@ Report make_report(PreparedRun& run) {
   report.limit = memory_limit();
   report.flops_per_token = flops_per_token(*run.model);
   report.tokens = run.config.batch * run.config.accumulate * run.task->length();
-  const MemoryParts saved = training_memory(run.model.get(), run.optimizer.get());
+  const MemoryParts saved = run.memory();
   report.checkpoint_bytes = static_cast<int64_t>(saved.parameters + saved.optimizer);
   measure(run, report);
   return report;
@@ -266,8 +271,7 @@ void print_text(const PreparedRun& run, const Report& report) {
 void dry_run(const RunConfig& config, const std::filesystem::path& resumed,
              const std::string& initial, bool json) {
   PreparedRun run = prepare(config, resumed, initial);
-  const MemoryBreakdown breakdown(
-      [&] { return training_memory(run.model.get(), run.optimizer.get()); });
+  const MemoryBreakdown breakdown([&] { return run.memory(); });
   const Report report = make_report(run);
   if (json) {
     print_json_line(to_json(run, report));

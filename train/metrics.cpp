@@ -45,17 +45,23 @@ std::optional<MetricsLine> parse_metrics_line(const std::string& text) {
   return line;
 }
 
-void add_validation(const MetricsLine& line, Validations& validations) {
-  if (line.values.count("val_loss") == 0) return;
+void add_validation(const MetricsLine& line, Validations& validations, Weights weights) {
+  const char* const key = weights == Weights::last ? "val_loss" : "val_loss_ema";
+  if (line.values.count(key) == 0) return;
   const double tokens = line.value("val_tokens");
   const bool counted = std::abs(tokens) < kMaxInteger;  // false for NaN
-  validations[line.step] = {line.value("val_loss"),
-                            counted ? static_cast<int64_t>(tokens) : INT64_MAX};
+  validations[line.step] = {line.value(key), counted ? static_cast<int64_t>(tokens) : INT64_MAX};
+}
+
+int64_t min_tokens(const Validations& validations) {
+  int64_t tokens = INT64_MAX;
+  for (const auto& [step, validation] : validations) tokens = std::min(tokens, validation.tokens);
+  return tokens;
 }
 
 int64_t best_step(const Validations& validations, const std::function<bool(int64_t)>& eligible) {
-  int64_t tokens = INT64_MAX, best = -1;
-  for (const auto& [step, validation] : validations) tokens = std::min(tokens, validation.tokens);
+  const int64_t tokens = min_tokens(validations);
+  int64_t best = -1;
   double lowest = 0;
   for (const auto& [step, validation] : validations) {
     if (validation.tokens != tokens || !std::isfinite(validation.loss) || !eligible(step)) continue;
@@ -64,6 +70,14 @@ int64_t best_step(const Validations& validations, const std::function<bool(int64
     best = step;
   }
   return best;
+}
+
+std::vector<int64_t> uncompared_steps(const Validations& validations) {
+  const int64_t tokens = min_tokens(validations);
+  std::vector<int64_t> steps;
+  for (const auto& [step, validation] : validations)
+    if (validation.tokens != tokens) steps.push_back(step);
+  return steps;
 }
 
 Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo)
@@ -75,7 +89,7 @@ Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo
     for (std::string line; std::getline(lines, line);) {
       const std::optional<MetricsLine> record = parse_metrics_line(line);
       if (!record || record->step > last_step) continue;
-      add_validation(*record, validations_);
+      add_validations(*record);
       if (const double elapsed = record->value("elapsed_s"); std::isfinite(elapsed))
         elapsed_seconds_ = elapsed;
       text += line + "\n";
@@ -103,10 +117,7 @@ void Metrics::record(int64_t step, const std::vector<std::pair<std::string, doub
   }
   for (const auto& [name, text] : remarks) line[name] = text;
   const std::string text = dump_json(line);
-  for (const auto& [name, value] : values) {
-    if (name == "val_loss") validations_[step].loss = value;
-    if (name == "val_tokens") validations_[step].tokens = static_cast<int64_t>(value);
-  }
+  add_validations({step, {values.begin(), values.end()}});
   pending_ += text + "\n";
   write_pending();
   if (echo_) {
@@ -114,6 +125,11 @@ void Metrics::record(int64_t step, const std::vector<std::pair<std::string, doub
     std::fflush(stdout);
   }
   if (events_ && !values.empty()) events_->scalars(step, values);
+}
+
+void Metrics::add_validations(const MetricsLine& line) {
+  add_validation(line, validations_);
+  add_validation(line, average_validations_, Weights::average);
 }
 
 void Metrics::record_sample(int64_t step, const std::string& base) {

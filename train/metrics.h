@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "train/event_file.h"
+#include "train/weights.h"
 
 namespace linea {
 
@@ -31,12 +32,18 @@ struct Validation {
   int64_t tokens = 0;
 };
 using Validations = std::map<int64_t, Validation>;  // by step
-// Adds the line's validation, if it has one.
-void add_validation(const MetricsLine& line, Validations& validations);
+// Adds the line's validation of these weights, if it has one.
+void add_validation(const MetricsLine& line, Validations& validations,
+                    Weights weights = Weights::last);
+// The smallest number of tokens of a validation.
+int64_t min_tokens(const Validations& validations);
 // Of the steps that `eligible` accepts, the one with the lowest validation loss (the last of
 // equal ones); -1 where there is none. Only validations over the smallest number of tokens
-// compete: one over the whole split is not comparable with those over a part.
+// compete.
 int64_t best_step(const Validations& validations, const std::function<bool(int64_t)>& eligible);
+// The steps that do not compete. In runs of version 0.1.0 the last validation covers the whole
+// split, the others a part of it.
+std::vector<int64_t> uncompared_steps(const Validations& validations);
 
 using MetricValues = std::vector<std::pair<std::string, double>>;
 
@@ -65,9 +72,12 @@ class Metrics {
   // The sample in the file `base`.png or `base`.txt, for TensorBoard only. Error: ErrorKind::input
   // where it cannot be read.
   void record_sample(int64_t step, const std::string& base);
-  const Validations& validations() const { return validations_; }
+  const Validations& validations(Weights weights = Weights::last) const {
+    return weights == Weights::last ? validations_ : average_validations_;
+  }
 
  private:
+  void add_validations(const MetricsLine& line);
   void write_pending();
   void set_problem(int reason);
 
@@ -76,7 +86,7 @@ class Metrics {
   bool echo_;
   double elapsed_seconds_ = 0;
   std::string pending_, problem_;
-  Validations validations_;
+  Validations validations_, average_validations_;
   std::unique_ptr<EventFile> events_;  // null without --tensorboard
 };
 

@@ -16,19 +16,33 @@ std::string describe_classes(const std::string& vocabulary) {
   return fmt::format("the classes {}", fmt::join(parse_classes(vocabulary), ", "));
 }
 
+fs::path file_of(const fs::path& checkpoint, Weights weights) {
+  if (weights == Weights::last) return checkpoint / kModelFile;
+  std::error_code error;
+  require(fs::exists(checkpoint / kAverageFile, error),
+          "{} has no averaged weights; train with `ema`, or leave out `weights`",
+          checkpoint.string());
+  return checkpoint / kAverageFile;
+}
+
 }  // namespace
 
-fs::path find_model_file(const fs::path& path) {
+fs::path find_model_file(const fs::path& path, Weights weights) {
   std::error_code error;
   if (!fs::exists(path, error)) fail(ErrorKind::input, "{} does not exist", path.string());
-  if (!fs::is_directory(path, error)) return path;
+  if (!fs::is_directory(path, error)) {
+    require(weights == Weights::last || path.filename() == kAverageFile,
+            "{} is one file; `weights` {} chooses a file of a run or a checkpoint", path.string(),
+            kAverageWeights);
+    return path;
+  }
   if (fs::exists(path / kModelFile, error)) {
     const std::string problem =
         fs::exists(path / kManifestFile, error) ? checkpoint_problem({-1, path}) : "";
     if (!problem.empty()) fail(ErrorKind::input, "{}", problem);
-    return path / kModelFile;
+    return file_of(path, weights);
   }
-  return newest_checkpoint(path).path / kModelFile;
+  return file_of(newest_checkpoint(path).path, weights);
 }
 
 SafetensorsFile open_model_file(const std::string& path) {

@@ -8,14 +8,17 @@
 #include "data/safetensors.h"
 #include "nn/model.h"
 #include "train/config.h"
+#include "train/weights.h"
 
 namespace linea {
 
 // Raised with every change of tensor names or metadata; other formats are refused.
 inline constexpr const char* kCheckpointFormat = "linea-2";
 
-// `path`: a run (its newest sound checkpoint), a checkpoint's folder, or a model file.
-std::filesystem::path find_model_file(const std::filesystem::path& path);
+// `path`: a run (its newest sound checkpoint), a checkpoint's folder, or a model file. Error:
+// ErrorKind::usage where these have no averaged weights.
+std::filesystem::path find_model_file(const std::filesystem::path& path,
+                                      Weights weights = Weights::last);
 // Error: ErrorKind::input for a file of another program or of another format.
 SafetensorsFile open_model_file(const std::string& path);
 // Error: ErrorKind::input where `key` is missing.

@@ -4,7 +4,8 @@
 
 namespace linea {
 
-MemoryParts training_memory(const Model* model, const Optimizer* optimizer) {
+MemoryParts training_memory(const Model* model, const Optimizer* optimizer,
+                            const WeightAverage* average) {
   MemoryParts parts;
   if (model != nullptr) {
     for (const Parameter& parameter : model->parameters()) {
@@ -16,6 +17,7 @@ MemoryParts training_memory(const Model* model, const Optimizer* optimizer) {
   if (optimizer != nullptr)
     for (const Optimizer::Moment& moment : optimizer->moments())
       parts.optimizer += moment.tensor.bytes();
+  if (average != nullptr) parts.optimizer += average->bytes();
   return parts;
 }
 

@@ -5,13 +5,16 @@
 
 #include "nn/model.h"
 #include "nn/optimizer.h"
+#include "nn/weight_average.h"
 #include "tensor/memory_report.h"
 #include "train/config.h"
 
 namespace linea {
 
-// Bytes of the tensors of a model and an optimizer; null: not created yet.
-MemoryParts training_memory(const Model* model, const Optimizer* optimizer);
+// Bytes of the tensors of a model, an optimizer and an average of the weights, which counts with the
+// optimizer's; null: there is none yet.
+MemoryParts training_memory(const Model* model, const Optimizer* optimizer,
+                            const WeightAverage* average = nullptr);
 
 // "lower --batch (16) or ...": the settings on which the largest category depends, with their
 // values.

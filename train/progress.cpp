@@ -10,10 +10,12 @@ namespace linea {
 std::function<void(int64_t, int64_t)> show_time_left(ProgressReporter& progress,
                                                      const std::string& what) {
   return [&progress, what, watch = Stopwatch()](int64_t done, int64_t all) {
-    if (progress.due(done == all))
-      progress.show(fmt::format("{} of {} {}, {} left", done, all, what,
-                                format_duration(watch.seconds() / static_cast<double>(done) *
-                                                static_cast<double>(all - done))));
+    if (!progress.due(done == all)) return;
+    const double left =
+        watch.seconds() / static_cast<double>(done) * static_cast<double>(all - done);
+    progress.show(
+        fmt::format("{} of {} {}{}", done, all, what,
+                    done < kTimedAfter ? "" : fmt::format(", {} left", format_duration(left))));
   };
 }
 

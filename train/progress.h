@@ -21,7 +21,11 @@ class ProgressReporter {
   virtual void show_preview(const std::string&) {}
 };
 
-// Shows "3 of 10 steps, 20s left" when it is called with the work done and its total; `what` names
+// The first part of some work is too slow to tell how long the rest takes: no time left is shown
+// before this many steps, sequences or tokens.
+inline constexpr int64_t kTimedAfter = 10;
+
+// Shows "30 of 100 steps, 20s left" when it is called with the work done and its total; `what` names
 // the work. `progress` outlives it.
 std::function<void(int64_t done, int64_t all)> show_time_left(ProgressReporter& progress,
                                                               const std::string& what);

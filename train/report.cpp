@@ -55,7 +55,14 @@ std::string results_html(const RunHistory& history, const TaskShape& shape) {
   if (const MetricsLine* line = history.last("val_loss"))
     rows += table_row("last validation", describe_validation(*line, shape));
   if (const MetricsLine* line = history.best_validation())
-    rows += table_row("best validation", describe_validation(*line, shape));
+    rows +=
+        table_row("best validation", describe_validation(*line, shape), history.uncompared_note());
+  if (const MetricsLine* line = history.best_validation(Weights::average))
+    rows += table_row("best of the averaged weights",
+                      fmt::format("step {}: loss {:.4f}", line->step, line->value("val_loss_ema")));
+  if (const MetricsLine* line = history.whole_validation())
+    rows +=
+        table_row("the whole validation split", describe_validation(*line, shape, "whole_val_"));
   return rows.empty() ? "" : "<h2>Results</h2>\n<table>\n" + rows + "</table>\n";
 }
 

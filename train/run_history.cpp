@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 constexpr const char* kMetricsFile = "metrics.jsonl";
 constexpr const char* kConfigFile = "config.toml";
 
-Validations validations_of(const RunHistory& history) {
+Validations validations_of(const RunHistory& history, Weights weights = Weights::last) {
   Validations result;
-  for (const MetricsLine& line : history.lines) add_validation(line, result);
+  for (const MetricsLine& line : history.lines) add_validation(line, result, weights);
   return result;
 }
 
@@ -34,11 +34,30 @@ const MetricsLine* RunHistory::last(const std::string& name) const {
   return nullptr;
 }
 
-const MetricsLine* RunHistory::best_validation() const {
-  const int64_t step = best_step(validations_of(*this), [](int64_t) { return true; });
+const MetricsLine* RunHistory::best_validation(Weights weights) const {
+  const int64_t step = best_step(validations_of(*this, weights), [](int64_t) { return true; });
   for (auto line = lines.rbegin(); line != lines.rend(); ++line)
     if (line->step == step && line->values.count("val_loss") != 0) return &*line;
   return nullptr;
+}
+
+std::vector<int64_t> RunHistory::uncompared() const {
+  return uncompared_steps(validations_of(*this));
+}
+
+std::string RunHistory::uncompared_note() const {
+  const std::vector<int64_t> steps = uncompared();
+  if (steps.empty()) return "";
+  return fmt::format("step{} {} {} not compared: measured over more tokens than the others",
+                     steps.size() == 1 ? "" : "s", fmt::join(steps, ", "),
+                     steps.size() == 1 ? "is" : "are");
+}
+
+const MetricsLine* RunHistory::whole_validation() const {
+  const MetricsLine* line = last("whole_val_loss");
+  const bool larger =
+      line != nullptr && line->value("whole_val_tokens") > line->value("val_tokens");
+  return larger ? line : nullptr;
 }
 
 int64_t RunHistory::step() const { return lines.empty() ? 0 : lines.back().step; }
@@ -48,10 +67,12 @@ double RunHistory::seconds() const {
   return line == nullptr ? 0 : line->value("elapsed_s");
 }
 
-std::string describe_validation(const MetricsLine& line, const TaskShape& shape) {
+std::string describe_validation(const MetricsLine& line, const TaskShape& shape,
+                                const std::string& prefix) {
   return fmt::format("step {}: loss {:.4f}, {:.4f} {}, accuracy {:.4f} over {:.0f} tokens",
-                     line.step, line.value("val_loss"), line.value("val_bits"), bits_name(shape),
-                     line.value("val_accuracy"), line.value("val_tokens"));
+                     line.step, line.value(prefix + "loss"), line.value(prefix + "bits"),
+                     bits_name(shape), line.value(prefix + "accuracy"),
+                     line.value(prefix + "tokens"));
 }
 
 bool is_run(const fs::path& folder) {
@@ -114,20 +135,25 @@ std::vector<std::string> sample_files(const fs::path& run) {
   return files;
 }
 
-fs::path best_checkpoint(const fs::path& run) {
+fs::path best_checkpoint(const fs::path& run, Weights weights) {
   if (!is_run(run))
     fail(ErrorKind::usage, "{} is not the folder of a run, whose checkpoints `best` chooses from",
          run.string());
   std::set<int64_t> saved;
   const std::vector<CheckpointFolder> checkpoints = list_checkpoints(run);
   for (const CheckpointFolder& checkpoint : checkpoints) saved.insert(checkpoint.step);
-  const int64_t best = best_step(validations_of(read_history(run)),
+  const RunHistory history = read_history(run);
+  if (const std::string note = history.uncompared_note(); !note.empty())
+    fmt::print(stderr, "linea: {}: {}\n", run.string(), note);
+  const int64_t best = best_step(validations_of(history, weights),
                                  [&](int64_t step) { return saved.count(step) != 0; });
   for (const CheckpointFolder& checkpoint : checkpoints)
     if (checkpoint.step == best) return checkpoint.path;
   fail(ErrorKind::usage,
-       "{} has no checkpoint of a validated step; train with `eval_every`, or leave out `best`",
-       run.string());
+       "{} has no checkpoint of a step where {} weights were validated; train with {}`eval_every`, "
+       "or leave out `best`",
+       run.string(), weights == Weights::last ? "its" : "averaged",
+       weights == Weights::last ? "" : "`ema` and ");
 }
 
 }  // namespace linea

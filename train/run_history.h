@@ -17,14 +17,23 @@ struct RunHistory {
   // The last line that has a number of this name; null where there is none.
   const MetricsLine* last(const std::string& name) const;
   // The line of the best validation (best_step); null where there is none.
-  const MetricsLine* best_validation() const;
+  const MetricsLine* best_validation(Weights weights = Weights::last) const;
+  // The validations that do not compete for it (uncompared_steps), and a sentence about them, ""
+  // where there are none.
+  std::vector<int64_t> uncompared() const;
+  std::string uncompared_note() const;
+  // The line of the last validation that also measured a larger whole split; null where there is
+  // none.
+  const MetricsLine* whole_validation() const;
   // Steps and training time of the last line; 0 where there is none.
   int64_t step() const;
   double seconds() const;
 };
 
-// "step 40: loss 0.5416, 0.7814 bits/dim, accuracy 0.8091 over 196000 tokens"
-std::string describe_validation(const MetricsLine& line, const TaskShape& shape);
+// "step 40: loss 0.5416, 0.7814 bits/dim, accuracy 0.8091 over 131040 tokens"; `prefix`: of the
+// keys, "whole_val_" for the whole split.
+std::string describe_validation(const MetricsLine& line, const TaskShape& shape,
+                                const std::string& prefix = "val_");
 
 // Whether linea train wrote the folder: it has settings and a place for checkpoints.
 bool is_run(const std::filesystem::path& folder);
@@ -44,8 +53,10 @@ std::string last_written(const std::filesystem::path& run);
 // The files in RUN/samples, by step.
 std::vector<std::string> sample_files(const std::filesystem::path& run);
 
-// The run's checkpoint with the lowest validation loss (best_step). Error: ErrorKind::usage where
-// `run` is no run's folder, or has no checkpoint of a validated step.
-std::filesystem::path best_checkpoint(const std::filesystem::path& run);
+// The run's checkpoint with the lowest validation loss (best_step); validations that do not compete
+// are named on stderr. Error: ErrorKind::usage where `run` is no run's folder, or has no checkpoint
+// of a step where these weights were validated.
+std::filesystem::path best_checkpoint(const std::filesystem::path& run,
+                                      Weights weights = Weights::last);
 
 }  // namespace linea

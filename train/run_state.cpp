@@ -1,5 +1,6 @@
 #include "train/run_state.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -59,6 +60,7 @@ std::string run_state_json(const RunState& state, int64_t updates) {
                                  {"mean_count", guard.mean_count},
                                  {"mean_loss", guard.mean_loss},
                                  {"mean_grad_norm", guard.mean_norm},
+                                 {"averaged", state.averaged},
                                  {"data", state.data}};
   for (const auto& [name, value] : current_environment()) json["environment"][name] = value;
   return dump_json(json, 1) + "\n";
@@ -86,6 +88,7 @@ SavedState read_run_state(const std::filesystem::path& file) {
       !json["environment"].is_object())
     fail(ErrorKind::input, "{} does not name its data and its environment", path);
   state.data = json["data"].get<std::string>();
+  if (json.contains("averaged")) state.averaged = integer("averaged");  // not in version 0.1.0
   for (const auto& [name, current] : current_environment()) {
     const auto value = json["environment"].find(name);
     const bool known = value != json["environment"].end() && value->is_string();
@@ -112,6 +115,21 @@ void note_setting_changes(const RunConfig& before, const RunConfig& now, const N
     if (change.setting.affects_training) changes.push_back(change.text);
   if (!changes.empty())
     note(fmt::format("the run continues with other settings: {}", fmt::join(changes, "; ")));
+}
+
+void note_rate_change(int64_t step, const RunConfig& before, const RunConfig& now,
+                      const Note& note) {
+  constexpr double kNoticed = 1.01;
+  const double old_rate = learning_rate_at(step, before), rate = learning_rate_at(step, now);
+  if (std::max(rate, old_rate) < kNoticed * std::min(rate, old_rate)) return;
+  const int64_t end = schedule_end(before);
+  note(fmt::format(
+      "the learning rate of step {} becomes {:.3g}, {:.3g} times the {:.3g} of the "
+      "schedule before{}",
+      step + 1, rate, rate / old_rate, old_rate,
+      schedule_end(now) == end
+          ? ""
+          : fmt::format(", which ends at step {0}; --decay-steps {0} keeps that end", end)));
 }
 
 }  // namespace linea

@@ -16,7 +16,8 @@ struct RunState {
   int64_t loss_count = 0;  // losses since the last record
   double loss_sum = 0;     // of those
   GuardState guard;
-  std::string data;  // Task::fingerprint()
+  std::string data;      // Task::fingerprint()
+  int64_t averaged = 0;  // WeightAverage::updates()
 };
 
 // `updates`: of the optimizer.
@@ -39,5 +40,8 @@ SavedState read_run_state(const std::filesystem::path& path);
 using Note = std::function<void(const std::string&)>;
 void note_environment_changes(const Environment& before, const Note& note);
 void note_setting_changes(const RunConfig& before, const RunConfig& now, const Note& note);
+// Where the learning rate of the step after `step` differs from that of the schedule before.
+void note_rate_change(int64_t step, const RunConfig& before, const RunConfig& now,
+                      const Note& note);
 
 }  // namespace linea

@@ -28,12 +28,15 @@ double weight_bytes(const ModelConfig& model) {
   return 4 * elements;
 }
 
+// With the average of the weights.
 double moment_bytes(const RunConfig& config, const ModelConfig& model) {
   double elements = 0;
   for (const WeightCount& count : count_weights(model)) {
     Parameter parameter;
     parameter.matrices = count.matrices ? 1 : 0;
-    elements += count.elements * (trains_as_matrices(optimizer_config(config), parameter) ? 1 : 2);
+    elements +=
+        count.elements * ((trains_as_matrices(optimizer_config(config), parameter) ? 1 : 2) +
+                          (config.ema > 0 ? 1 : 0));
   }
   return 4 * elements;
 }
@@ -92,7 +95,7 @@ double extrapolate(const RunConfig& config, const Task& task, int64_t rows) {
 
 MeasuredStep measure_step(Model& model, Optimizer& optimizer, const Task& task, RunConfig config,
                           int64_t step, int64_t rows, int64_t batches) {
-  model.before_step(step, config.steps);
+  model.before_step(step, schedule_end(config));
   config.batch = rows;
   config.accumulate = batches;
   const size_t before = memory_use().held;
@@ -124,8 +127,8 @@ void refuse_what_cannot_fit(const RunConfig& config, const Task& task, double ma
   refuse_too_many_weights(config, model);
   const MemoryLimit limit = memory_limit();
   const double weights = weight_bytes(model);
-  const double most =
-      4 * weights + static_cast<double>(config.batch * task.length()) * token_bytes(model);
+  const double most = (config.ema > 0 ? 5 : 4) * weights +
+                      static_cast<double>(config.batch * task.length()) * token_bytes(model);
   const bool on_cpu = context().device.kind == DeviceKind::cpu;
   if (most < static_cast<double>(limit.bytes) / 8 ||
       smallest_steps(model) > (on_cpu ? kMaxFlops : kMaxFlopsOfGpu))

@@ -5,6 +5,7 @@
 
 #include "data/files.h"
 #include "train/checkpoint.h"
+#include "train/early_stop.h"
 #include "train/format.h"
 #include "train/machine.h"
 #include "train/nonfinite.h"
@@ -43,6 +44,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   build(resume, initial, check_memory);
   if (resume) restore();
   if (!initial.empty()) load_initial_weights(initial, *model_, vocabulary_);
+  if (!initial.empty() && average_) average_->restart();
   first_step_ = step_;
   open_folder(resume, json);
 }
@@ -65,16 +67,18 @@ void Trainer::build(bool resume, const std::string& initial, bool check_memory) 
   if (check_memory) refuse_what_cannot_fit(config_, *task_);
   model_ = make_model(model_config(config_, task_->shape()));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
+  if (config_.ema > 0) average_ = std::make_unique<WeightAverage>(*model_, config_.ema);
   training_step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, *task_, config_);
+  training_step_->average_in(average_.get());
   training_step_->interrupt_by([this] { check_for_stop(); });
 }
 
 void Trainer::restore() {
   if (list_checkpoints(folder_).empty())
     return progress_.note(folder_.string() + " has no checkpoint: the run starts over");
-  const auto [state, before] =
-      restore_checkpoint(folder_, *model_, *optimizer_, config_, vocabulary_, fingerprint_,
-                         [&](const std::string& line) { progress_.note(line); });
+  const auto [state, before] = restore_checkpoint(
+      folder_, *model_, *optimizer_, config_, vocabulary_, fingerprint_,
+      [&](const std::string& line) { progress_.note(line); }, average_.get());
   for (const SettingChange& change : setting_changes(before, config_))
     setting_changes_ += (setting_changes_.empty() ? "" : "; ") + change.text;
   step_ = saved_step_ = state.step;
@@ -97,6 +101,7 @@ void Trainer::open_folder(bool resume, bool json) {
   if (!resume) write_settings();
   metrics_ = std::make_unique<Metrics>(folder_ / "metrics.jsonl", step_, json);
   seconds_before_ = metrics_->elapsed_seconds();
+  stopped_early_ = stops_early(metrics_->validations(), config_.early_stop);
   if (config_.tensorboard)
     metrics_->add_events(
         std::make_unique<EventFile>(folder_ / "tensorboard", resume ? step_ : -1,
@@ -107,10 +112,11 @@ void Trainer::open_folder(bool resume, bool json) {
                   format_count(static_cast<double>(count_elements(model_->parameters()))),
                   task_->vocab_size(), task_->length(), plural(config_.threads, "thread"),
                   folder_.string(), resume ? fmt::format(", from step {}", step_) : ""));
-  if (config_.warmup >= config_.steps && step_ < config_.steps)
-    progress_.note(
-        fmt::format("--warmup {} is not below --steps {}: the learning rate never reaches --lr {}",
-                    config_.warmup, config_.steps, config_.lr));
+  const int64_t end = std::min(schedule_end(config_), config_.steps);
+  if (config_.warmup >= end && step_ < config_.steps)
+    progress_.note(fmt::format(
+        "--warmup {} is not below --{} {}: the learning rate never reaches --lr {}", config_.warmup,
+        end == config_.steps ? "steps" : "decay-steps", end, config_.lr));
 }
 
 void Trainer::write_settings() {
@@ -124,14 +130,13 @@ int Trainer::run() try {
   try {
     if (validates_first_) validate(true);
     if (step_ > 0) catch_up();
-    while (step_ < config_.steps) {
+    while (step_ < config_.steps && !stopped_early_) {
       if (!stop_reason().empty()) return stop();
       step();
       // Before the work that is due after this step: the resumed run does it.
-      if (step_ < config_.steps && !stop_reason().empty()) return stop();
+      if (!at_end() && !stop_reason().empty()) return stop();
       if (is_due(config_.save_every) || is_time_to_save()) try_to_save();
-      if (is_due(config_.eval_every) && validate(step_ == config_.steps) && saved_step_ != step_)
-        try_to_save();
+      if (is_due(config_.eval_every) && validate(at_end()) && saved_step_ != step_) try_to_save();
       if (is_due(config_.sample_every)) write_samples();
       report(RunStatus::running);
     }
@@ -141,14 +146,7 @@ int Trainer::run() try {
   if (saved_step_ != step_) save();
   metrics_->flush();
   if (!metrics_->problem().empty()) fail(ErrorKind::write, "{}", metrics_->problem());
-  if (step_ == first_step_) {
-    progress_.note(fmt::format("done: 0 steps: {} is at {} step {}; give --steps M to continue",
-                               folder_.string(), step_ == config_.steps ? "its last" : "a later",
-                               step_));
-  } else {
-    progress_.note(fmt::format("done: {} in {}; run in {}", plural(step_ - first_step_, "step"),
-                               format_duration(watch_.seconds()), folder_.string()));
-  }
+  say_done();
   report(RunStatus::finished);
   return 0;
 } catch (const Error&) {
@@ -156,10 +154,29 @@ int Trainer::run() try {
   throw;
 }
 
+void Trainer::say_done() {
+  if (stopped_early_) {
+    const int64_t best = best_step(metrics_->validations(), [](int64_t) { return true; });
+    progress_.note(fmt::format(
+        "stopped early after step {}: val_loss did not improve in {} in a row (--early-stop {}); "
+        "the best checkpoint is that of step {} (--best)",
+        step_, plural(validations_without_improvement(metrics_->validations()), "evaluation"),
+        config_.early_stop, best));
+  }
+  if (step_ == first_step_) {
+    progress_.note(fmt::format(
+        "done: 0 steps: {} is at {} step {}; give {} to continue", folder_.string(),
+        step_ <= config_.steps ? "its last" : "a later", step_,
+        stopped_early_ && step_ < config_.steps ? "a larger --early-stop, or 0," : "--steps M"));
+  } else {
+    progress_.note(fmt::format("done: {} in {}; run in {}", plural(step_ - first_step_, "step"),
+                               format_duration(watch_.seconds()), folder_.string()));
+  }
+}
+
 void Trainer::step() {
-  const double rate =
-      learning_rate_at(step_, config_.steps, config_.warmup, config_.lr, config_.min_lr);
-  model_->before_step(step_, config_.steps);
+  const double rate = learning_rate_at(step_, config_);
+  model_->before_step(step_, schedule_end(config_));
   const bool captured = training_step_->captures();
   const StepResult result =
       training_step_->run(step_, rate, {guard_.loss_limit(), guard_.norm_limit()},
@@ -177,8 +194,7 @@ void Trainer::step() {
 // reached.
 void Trainer::catch_up() {
   prune_checkpoints(folder_, step_, retention());
-  if (is_due(config_.eval_every) && metrics_->validations().count(step_) == 0)
-    validate(step_ == config_.steps);
+  if (is_due(config_.eval_every) && metrics_->validations().count(step_) == 0) validate(at_end());
   std::error_code error;
   if (is_due(config_.sample_every) && !fs::exists(sample_base() + ".png", error) &&
       !fs::exists(sample_base() + ".txt", error))
@@ -198,21 +214,21 @@ void Trainer::save() {
          std::abs(loss), find_nonfinite(*model_, *training_step_, step_, config_.accumulate, loss),
          divergence_hint());
   metrics_->flush();
-  save_checkpoint(folder_, {step_, loss_count_, loss_sum_, guard_.state(), fingerprint_}, config_,
-                  vocabulary_, *model_, *optimizer_, retention());
+  save_checkpoint(folder_,
+                  {step_, loss_count_, loss_sum_, guard_.state(), fingerprint_,
+                   average_ ? average_->updates() : 0},
+                  config_, vocabulary_, *model_, *optimizer_, retention(),
+                  average_ ? &average_->model() : nullptr);
   saved_step_ = step_;
 }
 
 // A full disk, or bad weights that no update has shown yet, do not end the run: the next save tries
 // again. Only the save at the end must succeed.
 void Trainer::try_to_save() try { save(); } catch (const Error& error) {
-  if (error.kind() != ErrorKind::write &&
-      (error.kind() != ErrorKind::numeric || step_ == config_.steps))
-    throw;
-  progress_.note(
-      fmt::format("step {} is not saved, {}: {}", step_,
-                  step_ == config_.steps ? "the end of the run tries again" : "training continues",
-                  error.what()));
+  if (error.kind() != ErrorKind::write && (error.kind() != ErrorKind::numeric || at_end())) throw;
+  progress_.note(fmt::format("step {} is not saved, {}: {}", step_,
+                             at_end() ? "the end of the run tries again" : "training continues",
+                             error.what()));
 }
 
 // The best step counts only among the older checkpoints: the newest one stays in any case.
@@ -220,8 +236,15 @@ RetentionRule Trainer::retention() const {
   std::set<int64_t> older;
   for (const CheckpointFolder& checkpoint : list_checkpoints(folder_))
     if (checkpoint.step < step_) older.insert(checkpoint.step);
-  return {config_.keep_last, config_.keep_every,
-          best_step(metrics_->validations(), [&](int64_t step) { return older.count(step) != 0; })};
+  const auto best = [&](Weights weights) {
+    return best_step(metrics_->validations(weights),
+                     [&](int64_t step) { return older.count(step) != 0; });
+  };
+  return {config_.keep_last, config_.keep_every, best(Weights::last), best(Weights::average)};
+}
+
+bool Trainer::is_best(Weights weights) const {
+  return best_step(metrics_->validations(weights), [](int64_t) { return true; }) == step_;
 }
 
 std::string Trainer::stop_reason() const {

@@ -54,16 +54,17 @@ class Trainer {
   void write_settings();
   void step();
   void catch_up();
-  bool is_due(int64_t every) const {
-    return step_ == config_.steps || (every > 0 && step_ % every == 0);
-  }
+  bool at_end() const { return step_ == config_.steps || stopped_early_; }
+  bool is_due(int64_t every) const { return at_end() || (every > 0 && step_ % every == 0); }
   bool is_time_to_save() const;
   void save();
   void try_to_save();
   RetentionRule retention() const;
+  bool is_best(Weights weights) const;
   std::string stop_reason() const;
   void check_for_stop() const;
   int stop();
+  void say_done();
 
   // trainer_record.cpp
   double elapsed_seconds() const { return seconds_before_ + watch_.seconds(); }
@@ -87,6 +88,7 @@ class Trainer {
   std::string vocabulary_, fingerprint_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<WeightAverage> average_;  // null without --ema
   std::unique_ptr<TrainingStep> training_step_;
   std::unique_ptr<Metrics> metrics_;
   SampleJudge judge_;  // null: samples are not judged
@@ -99,12 +101,13 @@ class Trainer {
   int64_t loss_count_ = 0;   // of the losses in the sum below
   double loss_sum_ = 0;      // since the last record
   int64_t saved_step_ = -1;  // of the newest checkpoint
+  bool stopped_early_ = false;
   UpdateGuard guard_;
   double max_seconds_ = 0, last_save_try_ = 0;  // seconds
   bool metrics_buffered_ = false, report_failed_ = false;
   double next_report_ = 0;  // seconds
   const MemoryBreakdown breakdown_{
-      [this] { return training_memory(model_.get(), optimizer_.get()); }};
+      [this] { return training_memory(model_.get(), optimizer_.get(), average_.get()); }};
 };
 
 }  // namespace linea

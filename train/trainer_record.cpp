@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "data/files.h"
+#include "train/early_stop.h"
 #include "train/evaluate.h"
 #include "train/format.h"
 #include "train/nonfinite.h"
@@ -13,11 +14,23 @@ namespace linea {
 namespace {
 
 constexpr int64_t kRecordEvery = 10;
-constexpr int64_t kValidationTokens = 131072;      // during training; the end takes the whole split
-constexpr int64_t kMaxValidationTokens = 2000000;  // of a split that the end evaluates as a whole
+constexpr int64_t kValidationTokens = 131072;      // of the usual rows, which all validations share
+constexpr int64_t kMaxValidationTokens = 2000000;  // of a split that the end also takes as a whole
 constexpr double kReportSeconds = 10;              // between pages without a validation
 
 double without_sign_of_nan(double x) { return std::isnan(x) ? std::abs(x) : x; }
+
+void add_score(const std::string& prefix, const Score& score, MetricValues& values) {
+  values.emplace_back(prefix + "loss", score.loss);
+  values.emplace_back(prefix + "bits", score.bits);
+  values.emplace_back(prefix + "accuracy", score.accuracy);
+  values.emplace_back(prefix + "tokens", static_cast<double>(score.tokens));
+}
+
+std::string describe(const Score& score) {
+  return fmt::format("loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens", score.loss,
+                     score.bits, score.accuracy, score.tokens);
+}
 
 }  // namespace
 
@@ -41,13 +54,17 @@ void Trainer::record_step(double learning_rate, const StepResult& result) {
       steps * static_cast<double>(config_.batch * config_.accumulate * task_->length()) / elapsed;
   const double peak = static_cast<double>(memory_use().peak);
   if (progress_.due(last)) {
-    const double remaining = elapsed / steps * static_cast<double>(config_.steps - step_);
-    progress_.show(fmt::format(
-        "step {}/{}  {} left  loss {:.4f}  {} tokens/s  {:.4f} {}  lr {:.2e}  "
-        "|g| {:.2f}  {}  {} elapsed",
-        step_, config_.steps, format_duration(remaining), loss, format_count(tokens_per_s),
-        to_bits(loss), bits_name(task_->shape()), learning_rate, result.gradient_norm,
-        format_bytes(peak), format_duration(elapsed_seconds())));
+    const std::string left =
+        step_ - first_step_ < kTimedAfter
+            ? ""
+            : format_duration(elapsed / steps * static_cast<double>(config_.steps - step_)) +
+                  " left  ";
+    progress_.show(
+        fmt::format("step {}/{}  {}loss {:.4f}  {} tokens/s  {:.4f} {}  lr {:.2e}  "
+                    "|g| {:.2f}  {}  {} elapsed",
+                    step_, config_.steps, left, loss, format_count(tokens_per_s), to_bits(loss),
+                    bits_name(task_->shape()), learning_rate, result.gradient_norm,
+                    format_bytes(peak), format_duration(elapsed_seconds())));
   }
   if (!last && step_ % kRecordEvery != 0) return;
   MetricValues record = {{"loss", loss},
@@ -91,31 +108,50 @@ void Trainer::record_skip(const StepResult& result) {
 }
 
 std::string Trainer::divergence_hint() const {
-  return fmt::format("{}: lower --lr ({}) or --clip ({})",
+  std::string rates = fmt::format("--lr ({})", config_.lr);
+  for (const AppliedSetting& applied : applied_settings(config_))
+    if (applied.setting.key == "muon_lr")
+      rates = fmt::format("--muon-lr ({}), {}", to_string(applied.value), rates);
+  return fmt::format("{}: lower {} or --clip ({})",
                      saved_step_ < 0
                          ? "nothing was saved yet"
                          : fmt::format("the checkpoint of step {} is good", saved_step_),
-                     config_.lr, config_.clip);
+                     rates, config_.clip);
 }
 
-// True where this is the best validation so far.
+// Every validation takes the same rows of the split, so that their losses compare; the last one
+// also measures the whole split, under keys of its own. True where these or the averaged weights are
+// the best so far.
 bool Trainer::validate(bool last) {
-  const int64_t all = task_->rows(Split::val) * task_->length();
-  const int64_t part = std::max<int64_t>(1, kValidationTokens / task_->length());
-  const bool whole = (last && all <= kMaxValidationTokens) || part >= task_->rows(Split::val);
-  const Score score = evaluate(*model_, *task_, Split::val, config_.batch, whole ? 0 : part,
-                               [&](int64_t, int64_t) { check_for_stop(); });
-  metrics_->record(step_, {{"val_loss", score.loss},
-                           {"val_bits", score.bits},
-                           {"val_accuracy", score.accuracy},
-                           {"val_tokens", static_cast<double>(score.tokens)},
-                           {"elapsed_s", elapsed_seconds()}});
-  progress_.note(
-      fmt::format("step {}: validation loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens{}",
-                  step_, score.loss, score.bits, score.accuracy, score.tokens,
-                  whole ? "" : " (part of the split; linea eval takes all of it)"));
+  const int64_t rows = task_->rows(Split::val);
+  const int64_t usual = std::min(rows, std::max<int64_t>(1, kValidationTokens / task_->length()));
+  const auto score_of = [&](const Model& model, int64_t count) {
+    return evaluate(model, *task_, Split::val, config_.batch, count,
+                    [&](int64_t, int64_t) { check_for_stop(); });
+  };
+  const Score score = score_of(*model_, usual);
+  MetricValues values;
+  add_score("val_", score, values);
+  std::string text = fmt::format("step {}: validation {}", step_, describe(score));
+  Validations all = metrics_->validations();
+  all[step_] = {score.loss, score.tokens};
+  stopped_early_ = stops_early(all, config_.early_stop);
+  if ((last || stopped_early_) && rows * task_->length() <= kMaxValidationTokens) {
+    const Score whole = usual == rows ? score : score_of(*model_, rows);
+    add_score("whole_val_", whole, values);
+    if (usual < rows) text += "; of the whole split: " + describe(whole);
+  } else if (usual < rows) {
+    text += " (part of the split; linea eval takes all of it)";
+  }
+  if (average_) {
+    values.emplace_back("val_loss_ema", score_of(average_->model(), usual).loss);
+    text += fmt::format("; loss of the averaged weights {:.4f}", values.back().second);
+  }
+  values.emplace_back("elapsed_s", elapsed_seconds());
+  metrics_->record(step_, values);
+  progress_.note(text);
   next_report_ = 0;  // now: the page shows this validation
-  return best_step(metrics_->validations(), [](int64_t) { return true; }) == step_;
+  return is_best(Weights::last) || (average_ && is_best(Weights::average));
 }
 
 // Without the extension.
@@ -142,7 +178,7 @@ void Trainer::write_samples() try {
 } catch (const Error& error) {
   if (error.kind() != ErrorKind::write) throw;
   progress_.note(fmt::format("no sample of step {}: {}{}", step_, error.what(),
-                             step_ == config_.steps ? "" : "; training continues"));
+                             at_end() ? "" : "; training continues"));
 }
 
 SamplingProgress Trainer::sampling_progress() {
@@ -167,7 +203,7 @@ void Trainer::judge_samples() {
 // reading the whole record takes long. A page that cannot be written does not stop the run.
 void Trainer::report(RunStatus status) try {
   const double start = watch_.seconds();
-  if (status == RunStatus::running && (start < next_report_ || step_ == config_.steps)) return;
+  if (status == RunStatus::running && (start < next_report_ || at_end())) return;
   write_report(folder_, config_, task_->shape(), step_, status);
   next_report_ = start + std::max(kReportSeconds, 100 * (watch_.seconds() - start));
 } catch (const std::exception& error) {

@@ -87,6 +87,7 @@ StepResult TrainingStep::run(int64_t step, double learning_rate, const UpdateLim
   const StepResult result{loss, usable ? optimizer_.gradient_norm() : 0, updated};
   if (updated) {
     model_.after_step();
+    if (average_ != nullptr) average_->update();
     return result;
   }
   if (on_skip) {

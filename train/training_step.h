@@ -10,6 +10,7 @@
 #include "data/tasks/task.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
+#include "nn/weight_average.h"
 #include "train/batches.h"
 #include "train/config.h"
 #include "train/step_capture.h"
@@ -48,6 +49,9 @@ class TrainingStep {
   // in the model and the optimizer.
   void interrupt_by(std::function<void()> check) { interrupt_ = std::move(check); }
 
+  // Takes the weights after each update; null: none.
+  void average_in(WeightAverage* average) { average_ = average; }
+
   // The gradients alone, added to those of the parameters; returns the loss, one number.
   Tensor add_gradients(int64_t step);
   // The loss of a micro-batch, without gradients, for checks.
@@ -72,6 +76,7 @@ class TrainingStep {
 
   Model& model_;
   Optimizer& optimizer_;
+  WeightAverage* average_ = nullptr;
   const RunConfig& config_;
   Watcher watcher_;
   std::function<void()> interrupt_;

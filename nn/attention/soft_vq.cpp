@@ -91,8 +91,8 @@ class SoftVq final : public MappedAttention {
   std::vector<Buffer> buffers() const override { return {{"temperature", temperature_}}; }
 
   void before_step(int64_t step, int64_t steps) override {
-    const double share =
-        static_cast<double>(step) / static_cast<double>(std::max<int64_t>(steps - 1, 1));
+    const int64_t last = std::max<int64_t>(steps - 1, 1);
+    const double share = static_cast<double>(std::min(step, last)) / static_cast<double>(last);
     write_values({std::pow(anneal_, share)}, temperature_);
   }
 

@@ -8,14 +8,15 @@
 namespace linea::cpu {
 namespace {
 
-// M = M + (1 - mu) (G - M);  U = G + mu (M - G);  X = U / (|U| + 1e-7), |U| in double
+// G' = clip_scale G;  M = M + (1 - mu) (G' - M);  U = G' + mu (M - G');  X = U / (|U| + 1e-7), |U| in
+// double
 template <typename T>
-void take_direction(const MuonConstants& constants, const MuonMatrix<T>& of, T* x) {
+void take_direction(const MuonConstants& constants, T clip, const MuonMatrix<T>& of, T* x) {
   const T momentum = static_cast<T>(constants.momentum);
   const int64_t n = of.rows * of.cols;
   double squares = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const T g = of.gradient[i];
+    const T g = clip * of.gradient[i];
     of.momentum[i] += (T(1) - momentum) * (g - of.momentum[i]);
     x[i] = g + momentum * (of.momentum[i] - g);
     squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
@@ -64,11 +65,12 @@ void muon(Context& ctx, const MuonConstants& constants, const MuonMatrix<T>* mat
   }
   const Workspace<T> workspace(ctx, largest * ctx.threads);
   const double rate = constants.rate * ctx.step->learning_rate;
+  const T clip = static_cast<T>(ctx.step->clip_scale);
   const auto update = [&](int64_t index, int thread) {
     const MuonMatrix<T>& of = matrices[index];
     const int64_t n = of.rows * of.cols;
     T* const x = workspace.data() + thread * largest;
-    take_direction(constants, of, x);
+    take_direction(constants, clip, of, x);
     orthogonalize(of.rows, of.cols, x, x + n);
     const double stretch =
         std::sqrt(std::max(1.0, static_cast<double>(of.rows) / static_cast<double>(of.cols)));

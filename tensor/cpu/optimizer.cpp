@@ -54,11 +54,10 @@ void sum_squares(Context& ctx, const TrainedParameter<T>* parameters, size_t cou
 }
 
 template <typename T>
-void clip_scale(Context& ctx, const double* total, const double* clipped,
-                const Accumulator<T>* loss, double clip) {
+void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, double clip) {
   ctx.step->gradient_norm = std::sqrt(*total);
   ctx.step->loss = loss == nullptr ? 0 : static_cast<double>(*loss);
-  ctx.step->set_clip_scale(clip, std::sqrt(*clipped));
+  ctx.step->set_clip_scale(clip);
 }
 
 // No update where clip_scale is NaN; else

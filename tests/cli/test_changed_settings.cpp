@@ -49,6 +49,28 @@ TEST_F(ChangedSettings, ResumeRefusesThoseOfTheModel) {
   refused(2, "train --resume run --steps 8", {"--attention was linear in run"}, true);
 }
 
+// More steps stretch the schedule, unless its end stays where it was.
+TEST_F(ChangedSettings, AJumpOfTheLearningRateIsAnnounced) {
+  const std::string start = kCopy + " --warmup 0 --lr 0.001 --min-lr 0.0001";
+  done(start + " --steps 20 --out run");
+  copy("run", "as-before");
+  expect_said(done("train --resume run --steps 40"),
+              "the learning rate of step 21 becomes 0.00055, 5.5 times the 0.0001 of the schedule "
+              "before, which ends at step 20; --decay-steps 20 keeps that end");
+  EXPECT_GT(recorded("run", "lr").at(30), 0.0001);
+  expect_said(done("train --resume as-before --steps 40 --decay-steps 20"), "the learning rate of",
+              false);
+  EXPECT_EQ(recorded("as-before", "lr").at(30), 0.0001);
+  EXPECT_EQ(recorded("as-before", "lr").at(40), 0.0001);
+  done(start + " --steps 40 --decay-steps 20 --out straight");
+  expect_same_checkpoint("straight", "as-before", 40);
+
+  expect_said(done("train --resume run --steps 41 --lr 0.002"),
+              "the learning rate of step 41 becomes 0.000103");
+  expect_said(done(kCopy + " --steps 9 --decay-steps 4 --warmup 4 --out flat"),
+              "--warmup 4 is not below --decay-steps 4");
+}
+
 TEST_F(ChangedSettings, ANewRunRefusesOtherWidths) {
   done(kCopy + " --steps 4 --out run");
   refused(2, "train --init-from run --dim 32 --out other",

@@ -140,6 +140,13 @@ TEST_F(Damage, AFullDiskLeavesTheLastCheckpoint) {
   EXPECT_FALSE(exists("x.png"));
 }
 
+// Its own rate drives the matrices.
+TEST_F(Damage, NonfiniteLossesOfMuonNameItsRate) {
+  check_refusal(linea(words_of(kCopy + " --optimizer muon --muon-lr 1e30 --lr 1e30 --warmup 0 "
+                                       "--steps 20 --out run")),
+                4, "a wild step of Muon", {"--muon-lr (1e+30), --lr (1e+30)", "--clip"}, true);
+}
+
 TEST_F(Damage, NonfiniteLossesStopTheRun) {
   const std::string wild = " --lr 1e30 --warmup 0 --clip 0";
   for (const std::string& attention : {std::string("linear"), std::string("softmax")}) {

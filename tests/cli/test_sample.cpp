@@ -263,7 +263,7 @@ TEST_F(Eval, ScoresEveryTokenOfASplitOnce) {
   }
   EXPECT_EQ(score("digits"), score("digits --split val"));
   // What training wrote at its end is the same number.
-  EXPECT_EQ(score("digits")["loss"], metrics("digits").back()["val_loss"]);
+  EXPECT_EQ(score("digits")["loss"], metrics("digits").back()["whole_val_loss"]);
 
   put_text("text.txt", 2005);  // an accent has two bytes: tokens count
   done(kText + " --steps 3 --out text");

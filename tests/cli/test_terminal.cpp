@@ -130,6 +130,15 @@ TEST_F(Terminal, TheProgressLineFitsANarrowTerminal) {
   EXPECT_GE(lines, 1u) << text;
 }
 
+// The first steps are slower than the others.
+TEST_F(Terminal, NoTimeLeftIsShownBeforeTenSteps) {
+  const std::string text = done(kCopy + " --steps 9 --out run").err;
+  EXPECT_NE(text.find("step 9/9  loss "), std::string::npos) << text;
+  EXPECT_NE(done("train --resume run --steps 18").err.find("step 18/18  loss "), std::string::npos);
+  EXPECT_NE(done("train --resume run --steps 28").err.find("step 28/28  0s left  loss "),
+            std::string::npos);
+}
+
 TEST_F(Terminal, ADumbTerminalGetsPlainLines) {
   for (const char* term : {"dumb", static_cast<const char*>(nullptr)}) {
     const std::string text =

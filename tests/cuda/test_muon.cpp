@@ -5,7 +5,7 @@ namespace {
 
 TEST(CudaMuon, UpdatesMatricesAndMomentum) {
   const std::vector<Shape> shapes = {{8, 20}, {33, 5}, {6, 6}};
-  for (const double clip_scale : {1.0, std::nan("")})
+  for (const double clip_scale : {1.0, 0.25, std::nan("")})
     expect_parity(
         [&](auto t) {
           using T = decltype(t);

@@ -183,23 +183,34 @@ TEST(Muon, DoesNotDependOnTheScaleOfGradients) {
     for (const double value : row) EXPECT_EQ(value, 0);
 }
 
-TEST(Muon, ClipsTheOtherParametersAloneAndReportsTheWholeNorm) {
+// Two steps, the second with large gradients: as without clipping by gradients that were scaled.
+TEST(Muon, ClipsAllGradientsByTheirGlobalNorm) {
+  const double clip = 0.5;
   const Parameters parameters = five_parameters(), others = five_parameters();
-  const Parameters adam_parameters = {others[3], others[4]};
   OptimizerConfig config = muon_config();
-  config.clip = 0.5;
-  Optimizer optimizer(config, parameters), adam({.clip = 0.5}, adam_parameters);
-  set_gradients(parameters, 11);
-  double squares = 0;
-  for (const Parameter& parameter : parameters)
-    for (const double g : parameter.var.grad().to_doubles()) squares += g * g;
-  set_gradients(adam_parameters, 14);
-  optimizer.step(0.1);
-  EXPECT_NEAR(optimizer.gradient_norm(), std::sqrt(squares), 1e-12);
-  adam.step(0.1);
-  for (size_t m = 0; m < 4; ++m)
-    EXPECT_EQ(optimizer.moments()[3 + m].tensor.to_doubles(),
-              adam.moments()[m].tensor.to_doubles());
+  config.clip = clip;
+  Optimizer clipping(config, parameters), plain(muon_config(), others);
+  for (const double factor : {1e-3, 100.0}) {
+    set_gradients(parameters, 11, factor);
+    double squares = 0;
+    for (const Parameter& parameter : parameters)
+      for (const double g : parameter.var.grad().to_doubles()) squares += g * g;
+    const double norm = std::sqrt(squares);
+    EXPECT_EQ(norm > clip, factor > 1);
+    set_gradients(others, 11, factor * std::min(1.0, clip / norm));
+    clipping.step(0.1);
+    EXPECT_NEAR(clipping.gradient_norm(), norm, 1e-12 * norm);
+    plain.step(0.1);
+  }
+  for (size_t m = 0; m < clipping.moments().size(); ++m) {
+    const std::vector<double> got = clipping.moments()[m].tensor.to_doubles(),
+                              expected = plain.moments()[m].tensor.to_doubles();
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], expected[i], 1e-12) << clipping.moments()[m].name;
+  }
+  for (size_t p = 0; p < parameters.size(); ++p)
+    for (size_t i = 0; i < values_of(parameters[p]).size(); ++i)
+      EXPECT_NEAR(values_of(parameters[p])[i], values_of(others[p])[i], 1e-9) << parameters[p].name;
 }
 
 TEST(Muon, AFailedUpdateLeavesNoTrace) {

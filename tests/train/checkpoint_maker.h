@@ -25,13 +25,14 @@ class CheckpointTest : public DataTest {
     optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
   }
 
-  // A checkpoint of this step, whose weights begin with its number.
+  // A checkpoint of this step, whose weights and their average begin with its number.
   void save(const std::string& run, int64_t step, const RetentionRule& keep = {1, 0, -1}) const {
     const Tensor& first = model_->parameters().front().var.value();
     std::vector<double> values = first.to_doubles();
     values.front() = static_cast<double>(step);
     write_values(values, first);
-    save_checkpoint(path(run), {step, 3, 1.5, {}, "data"}, config_, "", *model_, *optimizer_, keep);
+    save_checkpoint(path(run), {step, 3, 1.5, {}, "data"}, config_, "", *model_, *optimizer_, keep,
+                    model_.get());
   }
   // The step whose checkpoint a program would take, its weights read and compared.
   static int64_t usable_step(const std::filesystem::path& run) {

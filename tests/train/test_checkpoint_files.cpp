@@ -16,6 +16,8 @@ TEST_F(CheckpointFiles, Retention) {
   for (int64_t step = 0; step <= 9; ++step) save("run", step, {2, 4, 3});
   EXPECT_EQ(names("run"),
             (Names{"step-00000003", "step-00000004", "step-00000008", "step-00000009"}));
+  for (int64_t step = 0; step <= 9; ++step) save("averaged", step, {1, 0, 3, 6});
+  EXPECT_EQ(names("averaged"), (Names{"step-00000003", "step-00000006", "step-00000009"}));
   save("run", 10, {0, 0, -1});
   EXPECT_EQ(names("run").size(), 5u);
   save("run", 11, {1, 0, -1});
@@ -107,8 +109,8 @@ TEST_F(CheckpointFiles, EveryFlippedBitIsDetected) {
   save("run", 1, {0, 0, -1});
   save("run", 2, {0, 0, -1});
   const CheckpointFolder newest = newest_checkpoint(path("run"));
-  for (const std::string name :
-       {"manifest.json", "state.json", "model.safetensors", "optimizer.safetensors"}) {
+  for (const std::string name : {"manifest.json", "state.json", "model.safetensors",
+                                 "ema.safetensors", "optimizer.safetensors"}) {
     const std::string good = read_file(newest.path / name);
     // Every bit of the manifest, every seventh of the others; under the sanitizers a thirteenth of
     // these.

@@ -48,6 +48,18 @@ TEST_F(MetricsFile, EvaluationsAreRestored) {
   EXPECT_TRUE(std::isnan(metrics.validations().at(4).loss));
 }
 
+// Losses over unlike numbers of tokens do not compete.
+TEST(Validations, TheBestIsTheLowestOverTheUsualTokens) {
+  const auto all = [](int64_t) { return true; };
+  const Validations equal = {{10, {0.5, 7}}, {20, {0.4, 7}}, {30, {0.45, 7}}, {40, {NAN, 7}}};
+  EXPECT_EQ(best_step(equal, all), 20);
+  EXPECT_EQ(best_step(equal, [](int64_t step) { return step != 20; }), 30);
+  EXPECT_TRUE(uncompared_steps(equal).empty());
+  const Validations old = {{10, {0.5, 7}}, {20, {0.4, 7}}, {30, {0.3, 9}}};
+  EXPECT_EQ(best_step(old, all), 20);
+  EXPECT_EQ(uncompared_steps(old), (std::vector<int64_t>{30}));
+}
+
 TEST_F(MetricsFile, IsRecreatedWhenDeleted) {
   Metrics metrics(path("m"), 0, false);
   metrics.record(1, {});

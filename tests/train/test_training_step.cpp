@@ -136,6 +136,28 @@ TEST(TrainingStep, MuonLearnsDigitsInFewerStepsThanAdamW) {
   EXPECT_LT(loss_of_hundred_steps("muon"), 0.95 * loss_of_hundred_steps("adamw"));
 }
 
+TEST(TrainingStep, SkippedUpdatesAreNotAveraged) {
+  SmallRun run(small("linear", "categorical"));
+  WeightAverage average(run.model, 0.9);
+  run.step.average_in(&average);
+  const auto values = [&] {
+    std::vector<std::vector<double>> all;
+    for (const Parameter& parameter : average.model().parameters())
+      all.push_back(parameter.var.value().to_doubles());
+    return all;
+  };
+  const auto start = run.values();
+  EXPECT_FALSE(run.step.run(0, 0.1, {1e-9, 0}).updated);
+  EXPECT_EQ(average.updates(), 0);
+  EXPECT_EQ(values(), start);
+  EXPECT_TRUE(run.step.run(1, 0.1).updated);
+  EXPECT_EQ(average.updates(), 1);
+  const auto now = run.values(), found = values();
+  for (size_t p = 0; p < now.size(); ++p)
+    for (size_t i = 0; i < now[p].size(); ++i)  // the first decay is 1/10
+      EXPECT_NEAR(found[p][i], 0.1 * start[p][i] + 0.9 * now[p][i], 1e-6);
+}
+
 TEST(TrainingStep, WatchersAreNotifiedInOrder) {
   RunConfig config = small("linear", "categorical");
   config.accumulate = 2;

@@ -178,6 +178,10 @@ TEST(SoftVq, TheTemperatureIsAnnealedByTheStep) {
     attention->before_step(step, 101);
     EXPECT_NEAR(temperature.item(), value, 1e-6) << step;
   }
+  attention->before_step(300, 101);  // a run that continues after the end of its schedule
+  const double after = temperature.item();
+  attention->before_step(100, 101);
+  EXPECT_EQ(temperature.item(), after);
   attention->before_step(0, 1);
   EXPECT_EQ(temperature.item(), 1.0);
   options.settings["anneal"] = 1;
