@@ -29,7 +29,7 @@ heads layer_convolution layers levels nu output_head positions reversible rule s
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data device dim
 dropout dtype eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
 optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
-judge_samples warmup weight_decay"""
+judge_samples tokenizer vocab warmup weight_decay"""
 
 
 def choose(kind, name, known):

@@ -49,9 +49,12 @@ double RunHistory::seconds() const {
 }
 
 std::string describe_validation(const MetricsLine& line, const TaskShape& shape) {
-  return fmt::format("step {}: loss {:.4f}, {:.4f} {}, accuracy {:.4f} over {:.0f} tokens",
-                     line.step, line.value("val_loss"), line.value("val_bits"), bits_name(shape),
-                     line.value("val_accuracy"), line.value("val_tokens"));
+  const bool has_bytes = line.values.count("val_bits_per_byte") != 0;
+  return fmt::format(
+      "step {}: loss {:.4f}, {:.4f} {}, {}accuracy {:.4f} over {:.0f} tokens", line.step,
+      line.value("val_loss"), line.value("val_bits"), bits_name(shape),
+      has_bytes ? fmt::format("{:.4f} bits/byte, ", line.value("val_bits_per_byte")) : "",
+      line.value("val_accuracy"), line.value("val_tokens"));
 }
 
 bool is_run(const fs::path& folder) {

@@ -117,11 +117,13 @@ void sample_text(const Model& model, const std::string& vocabulary, const Sampli
   const Vocabulary characters = check_text(vocabulary, tokens);
   const std::vector<int32_t> start = encode_prompt(characters, prompt);
   print(prompt);
+  WholeCharacters pieces;  // a token may end inside of a character
   const auto watch = [&](const std::vector<int32_t>& sampled) {
-    print(characters.decode(sampled));
+    print(pieces.add(characters.decode(sampled)));
   };
   with_model_memory(&model, sampling_hint(1),
                     [&] { Generator(model, options).sample({start}, tokens, watch); });
+  print(pieces.rest());
 }
 
 void sample_texts(const Model& model, const std::string& vocabulary, const SamplingOptions& options,

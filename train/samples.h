@@ -46,8 +46,8 @@ std::string sample_images(const Model& model, const TaskShape& shape,
                           const std::filesystem::path& png, int64_t preview_width,
                           const SamplingProgress& progress = {});
 
-// Samples `tokens` tokens after the prompt; `print` gets the text as it is sampled. Error: a prompt
-// token outside the vocabulary.
+// Samples `tokens` tokens after the prompt; `print` gets the text as it is sampled, in whole
+// characters (WholeCharacters). Error: a prompt token outside the vocabulary.
 void sample_text(const Model& model, const std::string& vocabulary, const SamplingOptions& options,
                  const std::string& prompt, int64_t tokens,
                  const std::function<void(const std::string&)>& print);

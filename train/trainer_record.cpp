@@ -105,15 +105,19 @@ bool Trainer::validate(bool last) {
   const bool whole = (last && all <= kMaxValidationTokens) || part >= task_->rows(Split::val);
   const Score score = evaluate(*model_, *task_, Split::val, config_.batch, whole ? 0 : part,
                                [&](int64_t, int64_t) { check_for_stop(); });
-  metrics_->record(step_, {{"val_loss", score.loss},
-                           {"val_bits", score.bits},
-                           {"val_accuracy", score.accuracy},
-                           {"val_tokens", static_cast<double>(score.tokens)},
-                           {"elapsed_s", elapsed_seconds()}});
-  progress_.note(
-      fmt::format("step {}: validation loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens{}",
-                  step_, score.loss, score.bits, score.accuracy, score.tokens,
-                  whole ? "" : " (part of the split; linea eval takes all of it)"));
+  MetricValues values = {{"val_loss", score.loss},
+                         {"val_bits", score.bits},
+                         {"val_accuracy", score.accuracy},
+                         {"val_tokens", static_cast<double>(score.tokens)},
+                         {"elapsed_s", elapsed_seconds()}};
+  const bool text = is_text(task_->shape());
+  if (text) values.emplace_back("val_bits_per_byte", score.bits_per_byte);
+  metrics_->record(step_, values);
+  progress_.note(fmt::format(
+      "step {}: validation loss {:.4f}, {:.4f} bits, {}accuracy {:.4f} over {} tokens{}", step_,
+      score.loss, score.bits, text ? fmt::format("{:.4f} bits/byte, ", score.bits_per_byte) : "",
+      score.accuracy, score.tokens,
+      whole ? "" : " (part of the split; linea eval takes all of it)"));
   next_report_ = 0;  // now: the page shows this validation
   return best_step(metrics_->validations(), [](int64_t) { return true; }) == step_;
 }

@@ -13,6 +13,14 @@ int fuzz_text(const uint8_t* data, size_t size) {
     expect(Vocabulary::parse(vocabulary.serialize()).difference_from(vocabulary).empty(),
            "the vocabulary changes when it is written and read");
   });
+  expect_value_or_error(size, [&] {
+    ByWord<int64_t> counts;
+    WordSplitter splitter([&](std::string_view word) { ++counts[std::string(word)]; });
+    splitter.add(text);
+    splitter.finish();
+    const Vocabulary pairs = Vocabulary::of_pairs(BytePairs(learn_byte_pairs(counts, 300)));
+    expect(pairs.decode(pairs.encode(text)) == text, "decoding byte pairs gives another text");
+  });
   // Tokens that this vocabulary may not have.
   expect_value_or_error(size,
                         [&] { Vocabulary::from_text("a\xC3\xA9\n", "another text").encode(text); });
