@@ -199,7 +199,7 @@ TaskEntry text_task() {
            fixed(only_with("tokenizer", {"bpe"},
                            integer("vocab", kDefaultVocab, {1, kMaxPairTokens},
                                    "tokens of bpe, the 256 bytes among them"))),
-           standing_for("tokenizer", "bytes", flag("bytes", "the same as `tokenizer` bytes")),
+           standing_for("tokenizer", "bytes", flag("bytes", "the same as --tokenizer bytes")),
            data_setting("a file, plain, .gz or .zip")},
           make,
           shape_of,
