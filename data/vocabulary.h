@@ -80,8 +80,6 @@ class VocabularyScan {
 
   // Of the first byte that is not UTF-8; the size of the text where it is all valid.
   int64_t first_non_utf8() const { return valid_; }
-  // Whether each character is one byte.
-  bool is_single_bytes() const { return valid_ < bytes_ || characters_.size() <= 0x80; }
   // Errors: an empty text, too many characters.
   Vocabulary vocabulary(const std::string& name) const;
 
