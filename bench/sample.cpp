@@ -74,7 +74,10 @@ Sampled measure(const Model& model, const SampleBench& options, int64_t batch) {
   std::vector<double> times;  // at which each position's tokens came
   const std::vector<std::vector<int32_t>> prompt(static_cast<size_t>(batch), {0});
   std::string not_captured;
-  const auto sampled_now = [&](const std::vector<int32_t>&) { times.push_back(watch.seconds()); };
+  const auto sampled_now = [&](const std::vector<int32_t>&) {
+    times.push_back(watch.seconds());
+    return true;
+  };
   Generator(model, {1.0, false, 1}).sample(prompt, kWarmup + positions, sampled_now, &not_captured);
   const double seconds = times.back() - times[kWarmup - 1];
   Sampled sampled{batch, positions, static_cast<double>(batch * positions) / seconds, 0};

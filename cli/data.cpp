@@ -76,7 +76,7 @@ void print_report(const FileReport& report, bool json) {
       line["expected"] = report.expected;
       line["found"] = report.found;
     }
-    print(dump_json(line, -1, InvalidUtf8::replace));
+    print(dump_json(line));
     return;
   }
   std::string line =

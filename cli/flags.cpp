@@ -78,6 +78,7 @@ void add_option(CLI::App& command, const std::string& names, T& value, const std
   CLI::Option* option = command.add_option(names, value, help);
   if (kind == OptionKind::required) option->required();
   if (kind == OptionKind::comma_separated) option->delimiter(',');
+  if (kind == OptionKind::repeatable) option->allow_extra_args(false);
   using Word = typename WordOf<T>::Type;
   if constexpr (!std::is_same_v<Word, std::string>)  // before CLI11 converts it, in its own words
     option->check([key = key_of(*option)](const std::string& word) {

@@ -26,8 +26,9 @@ void set_action(CLI::App& command, const std::function<void()>& action);
 enum class OptionKind {
   plain,
   required,
-  shows_default,   // in the help: what `value` holds when the option is added
-  comma_separated  // a list, in one word or more; shows its default too
+  shows_default,    // in the help: what `value` holds when the option is added
+  comma_separated,  // a list, in one word or more; shows its default too
+  repeatable        // a list, one word each time that the option is given
 };
 
 // `names` as "--batch" or "--batches,--batch"; without dashes, a word that stands by itself.

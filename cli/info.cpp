@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/program.h"
+#include "cli/terminal.h"
 #include "data/json.h"
 #include "data/safetensors.h"
 #include "tensor/backend.h"
@@ -120,7 +121,7 @@ void show_results(const RunHistory& history, const TaskShape& shape) {
   if (!written.empty()) print("written     " + written);
   const std::vector<std::string> samples = sample_files(history.folder);
   if (!samples.empty())
-    print(fmt::format("samples     {}{}", samples.back(),
+    print(fmt::format("samples     {}{}", printable(samples.back()),
                       samples.size() == 1 ? "" : fmt::format(" and {} more", samples.size() - 1)));
 }
 

@@ -3,21 +3,23 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/sample_flags.h"
 #include "cli/terminal.h"
-#include "data/files.h"
 #include "data/readers/image_file.h"
+#include "data/readers/text_file.h"
+#include "data/vocabulary.h"
 #include "tensor/ops.h"
 #include "train/format.h"
 #include "train/inference/complete.h"
 #include "train/inference/nll_map.h"
+#include "train/inference/stop_text.h"
 #include "train/machine.h"
 #include "train/run_history.h"
 #include "train/samples.h"
@@ -27,11 +29,12 @@ namespace linea {
 namespace {
 
 constexpr const char* kTextSeparator = "---\n";
+constexpr size_t kMaxLine = size_t{1} << 20;                     // bytes of a prompt that is a line
 constexpr int64_t kImages = 64, kCompletions = 4, kNllMaps = 8;  // where --count is not said
 
 struct SampleOptions {
-  std::string run, data, out, prompt, prompt_file, device = "cpu", dtype;
-  std::vector<std::string> complete;
+  std::string run, data, out, prompt, prompt_file, prompts, device = "cpu", dtype;
+  std::vector<std::string> complete, stops;
   std::optional<int64_t> count, keep_rows;
   int64_t class_label = -1, tokens = 500, seed = 1, threads = 0;
   bool nll_map = false, interactive = false, best = false;
@@ -99,18 +102,44 @@ void print_now(const std::string& text) {
   std::fflush(stdout);
 }
 
+std::string read_prompts(const SavedModel& saved, const std::string& file) {
+  const bool bytes = Vocabulary::parse(saved.vocabulary).kind() == Vocabulary::Kind::bytes;
+  return read_text_file(file, bytes ? TextKind::name : TextKind::content);
+}
+
+// Ends of lines as Windows writes them.
+void drop_carriage_return(std::string& line) {
+  if (line.ends_with('\r')) line.pop_back();
+}
+
+// The next line of standard input; false at its end. Of a longer line than `kMaxLine` the beginning.
+bool next_line(std::string& line, size_t& bytes) {
+  line.clear();
+  bytes = 0;
+  int c = 0;
+  while ((c = std::getchar()) != EOF && c != '\n')
+    if (++bytes <= kMaxLine) line += static_cast<char>(c);
+  drop_carriage_return(line);
+  return c != EOF || bytes > 0;
+}
+
 // Continues each line of stdin. A line that the model cannot read is reported and skipped.
 void answer_lines(const SavedModel& saved, SampleOptions options) {
   require(options.tokens >= 1, "--tokens is {}; it must be at least 1", options.tokens);
+  static_cast<void>(StopText(options.stops));  // refuses an empty one
   const bool asks = isatty(STDIN_FILENO) == 1;
   const auto ask = [&] {
     if (asks) std::fputs("> ", stderr);
   };
   ask();
-  for (std::string line; std::getline(std::cin, line); ask()) {
+  size_t bytes = 0;
+  for (std::string line; next_line(line, bytes); ask()) {
     try {
-      sample_text(*saved.model, saved.vocabulary, options.sampling, line, options.tokens,
-                  print_now);
+      if (bytes > kMaxLine)
+        fail(ErrorKind::input, "a line of {} bytes is too long, at most {} can be read; shorten it",
+             bytes, kMaxLine);
+      sample_text(*saved.model, saved.vocabulary, options.sampling,
+                  {line, options.tokens, options.stops}, print_now);
       print_now("\n");
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::input) throw;
@@ -121,24 +150,51 @@ void answer_lines(const SavedModel& saved, SampleOptions options) {
   if (asks) std::fputc('\n', stderr);
 }
 
+// The lines of a file that are not empty, which the model can read.
+std::vector<std::string> prompts_in(const SavedModel& saved, const std::string& file) {
+  const Vocabulary vocabulary = Vocabulary::parse(saved.vocabulary);
+  std::istringstream lines(read_prompts(saved, file));
+  std::vector<std::string> prompts;
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    drop_carriage_return(line);
+    if (line.empty()) continue;
+    vocabulary.encode(line, fmt::format("{}, line {}:", file, number));
+    prompts.push_back(line);
+  }
+  if (prompts.empty())
+    fail(ErrorKind::input, "{}: every line is empty; write a prompt on each", file);
+  return prompts;
+}
+
 // One text as it is sampled, several after each other when they are complete.
 void sample_text(const SavedModel& saved, const SampleOptions& options) {
+  require(!saved.vocabulary.empty(), "this model does not sample text");
   if (options.interactive) return answer_lines(saved, options);
-  const std::string prompt =
-      options.prompt_file.empty() ? options.prompt : read_file(options.prompt_file);
-  if (options.count.value_or(1) == 1) {
-    sample_text(*saved.model, saved.vocabulary, options.sampling, prompt, options.tokens,
-                print_now);
+  const std::vector<std::string> prompts =
+      !options.prompts.empty()
+          ? prompts_in(saved, options.prompts)
+          : std::vector{options.prompt_file.empty() ? options.prompt
+                                                    : read_prompts(saved, options.prompt_file)};
+  const int64_t count = options.count.value_or(1), all = static_cast<int64_t>(prompts.size());
+  if (count == 1 && all == 1) {
+    sample_text(*saved.model, saved.vocabulary, options.sampling,
+                {prompts[0], options.tokens, options.stops}, print_now);
     return print_now("\n");
   }
   TerminalProgress progress;
+  const auto show = show_time_left(progress, "tokens");
   bool first = true;
   const auto print = [&](const std::string& text) {
     print_now((first ? "" : kTextSeparator) + text + "\n");
     first = false;
   };
-  sample_texts(*saved.model, saved.vocabulary, options.sampling, prompt, options.tokens,
-               *options.count, print, show_time_left(progress, "tokens"));
+  SamplingOptions sampling = options.sampling;
+  for (int64_t i = 0; i < all; ++i, sampling.first_row += count)
+    sample_texts(*saved.model, saved.vocabulary, sampling,
+                 {prompts[static_cast<size_t>(i)], options.tokens, options.stops}, count, print,
+                 [&](int64_t done, int64_t each) { show(i * each + done, all * each); });
   if (progress.is_terminal()) progress.note("");
 }
 
@@ -173,12 +229,21 @@ void add_flags(CLI::App& command, SampleOptions& options) {
       "bits per pixel as a heat map, for the images of --complete or the first of the test split");
   add_option(command, "--data", options.data, "the run's data, if moved since training");
   add_option(command, "--prompt", options.prompt, "text to continue");
-  add_option(command, "--prompt-file", options.prompt_file, "file with text to continue");
-  exclude_each_other(command, "--prompt", "--prompt-file");
+  add_option(command, "--prompt-file", options.prompt_file,
+             "file with text to continue, plain, .gz or .zip");
+  add_option(command, "--prompts", options.prompts,
+             "file with a prompt on each line, each continued --count times; empty lines are left "
+             "out");
   add_flag(command, "--interactive", options.interactive,
            "continue each line of standard input, until its end");
-  for (const char* flag : {"--prompt", "--prompt-file", "--count"})
-    exclude_each_other(command, "--interactive", flag);
+  const std::vector<const char*> one_of = {"--prompt", "--prompt-file", "--prompts",
+                                           "--interactive"};
+  for (size_t i = 0; i < one_of.size(); ++i)
+    for (size_t j = 0; j < i; ++j) exclude_each_other(command, one_of[j], one_of[i]);
+  exclude_each_other(command, "--interactive", "--count");
+  add_option(command, "--stop", options.stops,
+             "end a text before this string, once it is sampled; may be given several times",
+             OptionKind::repeatable);
   add_option(command, "--tokens", options.tokens, "text tokens to sample",
              OptionKind::shows_default);
   add_sampling_flags(command, options.sampling, options.seed);
@@ -199,7 +264,7 @@ void check_flags(const CLI::App& command, const SavedModel& saved, const SampleO
     return refuse_flags(command, "for a model of text",
                         {"--out", "--class", "--complete", "--keep-rows", "--nll-map", "--data"});
   refuse_flags(command, "for a model of images",
-               {"--prompt", "--prompt-file", "--interactive", "--tokens"});
+               {"--prompt", "--prompt-file", "--prompts", "--interactive", "--tokens", "--stop"});
   require(!was_given(command, "--class") || options.class_label >= 0,
           "--class is {}; there are 0 to {}", options.class_label, saved.shape.classes - 1);
   if (options.nll_map)

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "data/one_line.h"
+#include "data/utf8.h"
 
 namespace linea {
 namespace {
@@ -100,7 +101,7 @@ std::string whole_fields(const std::string& line, size_t columns) {
 
 std::string printable(std::string text) {
   std::replace_if(text.begin(), text.end(), is_control, ' ');
-  return text;
+  return valid_utf8(text);
 }
 
 int64_t color_terminal_width() {

@@ -40,7 +40,7 @@ std::string cut_to_width(const std::string& text, size_t columns);
 // where it does not fit.
 std::string whole_fields(const std::string& line, size_t columns);
 
-// Without line breaks and terminal control codes, which file names may contain.
+// As UTF-8, and without line breaks and terminal control codes: file names may contain anything.
 std::string printable(std::string text);
 
 // Columns of the terminal on stdout, at most 80; 0 without one, or where colors are disabled (NO_COLOR set and

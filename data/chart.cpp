@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "data/files.h"
+#include "data/utf8.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -206,7 +207,7 @@ double chart_height(const Chart& chart) {
 
 std::string escape_xml(const std::string& text) {
   std::string result;
-  for (const char c : text) {
+  for (const char c : valid_utf8(text)) {
     switch (c) {
       case '&':
         result += "&amp;";

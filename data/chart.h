@@ -29,7 +29,7 @@ struct Chart {
   std::vector<Series> series;
 };
 
-// Text for XML and HTML. Line breaks become blanks, other control characters question marks.
+// Text for XML and HTML, as UTF-8. Line breaks become blanks, other control characters question marks.
 std::string escape_xml(const std::string& text);
 
 // Charts below each other. Error: ErrorKind::usage for a series whose x and y differ in size.

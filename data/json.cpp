@@ -3,16 +3,28 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "data/utf8.h"
+
 namespace linea {
 namespace {
 
 template <typename Json>
-std::string dump(const Json& document, int indent, InvalidUtf8 invalid_utf8) {
-  using Handler = nlohmann::json::error_handler_t;
-  const Handler handler = invalid_utf8 == InvalidUtf8::error     ? Handler::strict
-                          : invalid_utf8 == InvalidUtf8::replace ? Handler::replace
-                                                                 : Handler::ignore;
-  return document.dump(indent, ' ', false, handler);
+Json with_valid_texts(const Json& document) {
+  if (document.is_string()) return valid_utf8(document.template get<std::string>());
+  if (!document.is_structured()) return document;
+  Json valid = document.is_array() ? Json::array() : Json::object();
+  for (const auto& [key, value] : document.items()) {
+    if (document.is_array())
+      valid.push_back(with_valid_texts(value));
+    else
+      valid[valid_utf8(key)] = with_valid_texts(value);
+  }
+  return valid;
+}
+
+template <typename Json>
+std::string dump(const Json& document, int indent) {
+  return with_valid_texts(document).dump(indent);
 }
 
 }  // namespace
@@ -21,12 +33,9 @@ nlohmann::json parse_json(const std::string& text) {
   return nlohmann::json::parse(text, nullptr, false);
 }
 
-std::string dump_json(const nlohmann::json& document, int indent, InvalidUtf8 invalid_utf8) {
-  return dump(document, indent, invalid_utf8);
-}
-std::string dump_json(const nlohmann::ordered_json& document, int indent,
-                      InvalidUtf8 invalid_utf8) {
-  return dump(document, indent, invalid_utf8);
+std::string dump_json(const nlohmann::json& document, int indent) { return dump(document, indent); }
+std::string dump_json(const nlohmann::ordered_json& document, int indent) {
+  return dump(document, indent);
 }
 
 void print_json_line(const nlohmann::ordered_json& document) {

@@ -13,6 +13,7 @@
 
 #include "data/json.h"
 #include "data/one_line.h"
+#include "data/utf8.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -261,11 +262,9 @@ void check_ranges(const std::vector<SafetensorsEntry>& sorted, uint64_t data_byt
 }
 
 std::string json_string(const char* what, const std::string& text) {
-  try {
-    return dump_json(json(text));
-  } catch (const json::exception&) {
+  if (first_non_utf8(text) != text.size())
     fail(ErrorKind::usage, "{} {} is not UTF-8; convert it", what, quoted_name(text));
-  }
+  return json(text).dump();
 }
 
 }  // namespace
@@ -279,8 +278,7 @@ size_t safetensors_element_bytes(std::string_view dtype) {
 std::string quoted_name(std::string_view text) {
   constexpr size_t kMax = 80;
   // JSON does not escape the control character 0x7F.
-  const std::string shown =
-      one_line(dump_json(json(std::string(text.substr(0, kMax))), -1, InvalidUtf8::ignore));
+  const std::string shown = one_line(dump_json(json(std::string(cut_utf8(text, kMax)))));
   return text.size() > kMax ? shown + "..." : shown;
 }
 

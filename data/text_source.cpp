@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "data/files.h"
-#include "data/vocabulary.h"
+#include "data/utf8.h"
 #include "tensor/error.h"
 
 namespace linea {
 namespace {
 
-constexpr int64_t kBlock = 1 << 20;
+constexpr int64_t kBlock = 1 << 20, kEnds = 1 << 16;
 
 }  // namespace
 
@@ -52,6 +52,7 @@ std::string_view TextSource::read(int64_t first, int64_t end, std::string& buffe
   require(first >= 0 && first <= end && end <= size_, "{}: bytes {} to {} of {}", name_, first, end,
           size_);
   const auto count = static_cast<size_t>(end - first);
+  first += left_out_;
   if (is_in_memory()) return std::string_view(text_).substr(static_cast<size_t>(first), count);
   buffer.resize(count);
   size_t done = 0;
@@ -73,6 +74,19 @@ std::string_view TextSource::read(int64_t first, int64_t end, std::string& buffe
     fail(ErrorKind::input, "{}: only {} of {} bytes from {} on could be read", name_, done, count,
          first);
   return buffer;
+}
+
+std::string_view TextSource::start(std::string& buffer) const {
+  if (is_in_memory()) return read(0, size_, buffer);
+  std::string end;
+  read(0, std::min(size_, kEnds), buffer);
+  buffer += read(size_ - std::min(size_, kEnds), size_, end);
+  return buffer;
+}
+
+void TextSource::leave_out(int64_t bytes) {
+  left_out_ += bytes;
+  size_ -= bytes;
 }
 
 void TextSource::for_each_block(int64_t first, int64_t end,

@@ -29,6 +29,12 @@ class TextSource {
   // ErrorKind::input, a file that was changed since it was opened.
   std::string_view read(int64_t first, int64_t end, std::string& buffer) const;
 
+  // What tells the kind of a text: all of it where it is in memory, else its first and last bytes.
+  std::string_view start(std::string& buffer) const;
+
+  // Leaves out the first bytes, a byte order mark.
+  void leave_out(int64_t bytes);
+
   // All of [first, end) in order, in blocks that end after a character where the text is UTF-8.
   void for_each_block(int64_t first, int64_t end,
                       const std::function<void(std::string_view)>& visit) const;
@@ -41,7 +47,7 @@ class TextSource {
   Stamp stamp() const;
 
   std::string name_, text_;
-  int64_t size_ = 0;
+  int64_t size_ = 0, left_out_ = 0;
   int descriptor_ = -1;  // -1: text_ has all bytes
   Stamp stamp_;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "data/hash.h"
+#include "data/utf8.h"
 #include "tensor/error.h"
 
 namespace linea {

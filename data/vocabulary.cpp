@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "data/composition.h"
 #include "data/json.h"
+#include "data/utf8.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -12,66 +14,26 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char32_t kCodePoints = 0x110000;
-constexpr char32_t kNotUtf8 = kCodePoints;
 constexpr int64_t kMaxTokens = 65536;
 constexpr int32_t kNoToken = -1;
 constexpr const char* kWords = "spaced";  // the rule of first_word()
-
-bool is_surrogate(char32_t code) { return code >= 0xD800 && code < 0xE000; }
 
 char32_t byte_at(std::string_view text, size_t position) {
   return static_cast<unsigned char>(text[position]);
 }
 
-// Decodes the character at `position` and advances past it; kNotUtf8 where it is not valid.
-// Overlong forms, surrogates and codes beyond U+10FFFF are refused, so that encode and decode are
-// inverses.
-char32_t next_character(std::string_view text, size_t& position) {
-  const char32_t first = byte_at(text, position);
-  if (first < 0x80) {
-    ++position;
-    return first;
-  }
-  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC0 || first >= 0xF8 || length > text.size() - position) return kNotUtf8;
-  char32_t code = first & (0x7F >> length);
-  for (size_t i = 1; i < length; ++i) {
-    const char32_t next = byte_at(text, position + i);
-    if ((next & 0xC0) != 0x80) return kNotUtf8;
-    code = code << 6 | (next & 0x3F);
-  }
-  constexpr char32_t kMin[] = {0x80, 0x800, 0x10000};  // of 2, 3 and 4 bytes
-  if (code < kMin[length - 2] || code >= kCodePoints || is_surrogate(code)) return kNotUtf8;
-  position += length;
-  return code;
+// Whether a message can show the character: not a control character, which could break the line, a
+// mark that would change its neighbor, or one that is invisible, such as a byte order mark.
+bool can_be_shown(char32_t code) {
+  const auto in = [code](char32_t first, char32_t last) { return code >= first && code <= last; };
+  return !in(0, 0x1F) && !in(0x7F, 0xA0) && !in(0x300, 0x36F) && !in(0x200B, 0x200F) &&
+         !in(0x2028, 0x202E) && !in(0x3099, 0x309A) && code != 0xFEFF;
 }
 
-void append_utf8(std::string& text, char32_t code) {
-  const auto put = [&text](char32_t byte) { text += static_cast<char>(byte); };
-  if (code < 0x80) {
-    put(code);
-  } else if (code < 0x800) {
-    put(0xC0 | code >> 6);
-    put(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    put(0xE0 | code >> 12);
-    put(0x80 | (code >> 6 & 0x3F));
-    put(0x80 | (code & 0x3F));
-  } else {
-    put(0xF0 | code >> 18);
-    put(0x80 | (code >> 12 & 0x3F));
-    put(0x80 | (code >> 6 & 0x3F));
-    put(0x80 | (code & 0x3F));
-  }
-}
-
-// For messages: control characters, which could break the line, are shown by number only.
 std::string describe(Vocabulary::Kind kind, char32_t code) {
   const auto number = static_cast<uint32_t>(code);
   if (kind != Vocabulary::Kind::characters) return fmt::format("byte 0x{:02X}", number);
-  if (code < 0x20 || (code >= 0x7F && code < 0xA0))
-    return fmt::format("character U+{:04X}", number);
+  if (!can_be_shown(code)) return fmt::format("character U+{:04X}", number);
   std::string shown;
   append_utf8(shown, code);
   return fmt::format("character '{}' (U+{:04X})", shown, number);
@@ -82,23 +44,6 @@ std::string describe(Vocabulary::Kind kind, char32_t code) {
 }
 
 }  // namespace
-
-size_t first_non_utf8(std::string_view text) {
-  size_t position = 0;
-  while (position < text.size() && next_character(text, position) != kNotUtf8) continue;
-  return position;
-}
-
-size_t whole_characters(std::string_view text) {
-  // A character has at most 4 bytes, so the last one starts in the last 4.
-  for (size_t back = 1; back <= std::min<size_t>(4, text.size()); ++back) {
-    const char32_t byte = byte_at(text, text.size() - back);
-    if ((byte & 0xC0) == 0x80) continue;
-    const size_t length = byte < 0xC0 ? 1 : byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
-    return byte < 0xF8 && length > back ? text.size() - back : text.size();
-  }
-  return text.size();
-}
 
 Vocabulary::Vocabulary(Kind kind, std::vector<char32_t> codes)
     : kind_(kind), codes_(std::move(codes)), token_of_(codes_.back() + 1, kNoToken) {
@@ -224,9 +169,26 @@ Vocabulary Vocabulary::parse(const std::string& text) {
   return Vocabulary(kind, std::move(codes));
 }
 
-int32_t Vocabulary::start_token() const {
-  const bool has_newline = U'\n' < token_of_.size() && token_of_[U'\n'] != kNoToken;
-  return has_newline ? token_of_[U'\n'] : 0;
+int32_t Vocabulary::start_token() const { return has(U'\n') ? token_of_[U'\n'] : 0; }
+
+bool Vocabulary::has(char32_t code) const {
+  return code < token_of_.size() && token_of_[code] != kNoToken;
+}
+
+std::string Vocabulary::remedy_for(char32_t code, char32_t before, std::string_view rest) const {
+  if (kind_ == Kind::bytes) return "; leave it out";
+  size_t position = 0;
+  const char32_t after = rest.empty() ? 0 : next_character(rest, position);
+  const char32_t with_before = compose(before, code);
+  for (const char32_t composed : {with_before, compose(code, after), compose(with_before, after)})
+    if (composed != 0 && has(composed))
+      return fmt::format(", which has it composed, as {}; convert the text to NFC (uconv -x nfc)",
+                         describe(kind_, composed));
+  if (const auto [first, mark] = decompose(code); mark != 0 && has(mark))
+    return fmt::format(
+        ", which has it decomposed, as {} and {}; convert the text to NFD (uconv -x nfd)",
+        describe(kind_, first), describe(kind_, mark));
+  return "; leave it out";
 }
 
 std::vector<int32_t> Vocabulary::token_bytes() const {
@@ -268,12 +230,12 @@ void Vocabulary::encode_part(std::string_view part, const std::string& what, int
       fail(ErrorKind::input,
            "{} byte 0x{:02X} after {} characters is not UTF-8; the vocabulary needs UTF-8", what,
            static_cast<uint32_t>(byte_at(part, position)), number());
-    const int32_t token = code < token_of_.size() ? token_of_[code] : kNoToken;
-    if (token == kNoToken)
-      fail(ErrorKind::input,
-           "{} {} at position {} is not in the vocabulary of {} tokens; leave it out", what,
-           describe(kind_, code), number() + 1, size());
-    tokens.push_back(token);
+    if (!has(code))
+      fail(ErrorKind::input, "{} {} at position {} is not in the vocabulary of {} tokens{}", what,
+           describe(kind_, code), number() + 1, size(),
+           remedy_for(code, tokens.empty() ? 0 : codes_[static_cast<size_t>(tokens.back())],
+                      part.substr(position)));
+    tokens.push_back(token_of_[code]);
   }
 }
 
@@ -293,6 +255,14 @@ std::string Vocabulary::decode(const std::vector<int32_t>& tokens) const {
       append_utf8(text, code);
   }
   return text;
+}
+
+std::vector<std::string> Vocabulary::missing_from(const Vocabulary& other) const {
+  std::vector<std::string> missing;
+  if (kind_ == other.kind_)
+    for (const char32_t code : codes_)
+      if (!other.has(code)) missing.push_back(describe(kind_, code));
+  return missing;
 }
 
 // Both are ascending: at the first difference, the smaller code is missing from the other.

@@ -14,12 +14,6 @@
 
 namespace linea {
 
-// The index of the first byte that is not UTF-8; the size of the text where it is all valid.
-size_t first_non_utf8(std::string_view text);
-
-// The bytes of `text` before which no character of UTF-8 is cut; all of it where it is not UTF-8.
-size_t whole_characters(std::string_view text);
-
 class Vocabulary {
  public:
   enum class Kind { characters, bytes, byte_pairs };
@@ -58,6 +52,9 @@ class Vocabulary {
                    std::vector<int32_t>& tokens) const;
   std::string decode(const std::vector<int32_t>& tokens) const;
 
+  // The tokens that the other has not, for errors; empty where one has characters and one bytes.
+  std::vector<std::string> missing_from(const Vocabulary& other) const;
+
   // The first difference from another vocabulary, for errors: "character 'x' (U+0078) is new", or
   // "... is missing"; empty where the tokens are the same.
   std::string difference_from(const Vocabulary& other) const;
@@ -65,6 +62,11 @@ class Vocabulary {
  private:
   friend class VocabularyScan;
   Vocabulary(Kind kind, std::vector<char32_t> codes);
+
+  bool has(char32_t code) const;
+  // The end of the error of an unknown character: where the vocabulary has it in the other form of
+  // Unicode (data/composition.h), how to convert the text.
+  std::string remedy_for(char32_t code, char32_t before, std::string_view rest) const;
 
   Kind kind_;
   std::vector<char32_t> codes_;       // code points or bytes, ascending

@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
       const linea::ImageRequest request{.count = 16};
       linea::sample_images(*run.model, run.shape, options, request, argv[2], /*preview_width=*/0);
     } else {
-      linea::sample_text(*run.model, run.vocabulary, options, argv[2], 300,
+      linea::sample_text(*run.model, run.vocabulary, options, {.prompt = argv[2], .tokens = 300},
                          [](const std::string& text) { std::fputs(text.c_str(), stdout); });
     }
   } catch (const linea::Error& error) {

@@ -204,13 +204,15 @@ std::vector<std::vector<int32_t>> Generator::sample(const std::vector<std::vecto
                   repeat_first_half(stream.state.device_position);
                 });
   Rows taken;  // from the window, not yet appended to the rows
+  bool continues = true;
   const auto append_taken = [&] {
     for (const std::vector<int32_t>& next : std::exchange(taken, {})) {
+      if (!continues) return;
       for (size_t row = 0; row < rows.size(); ++row) rows[row].push_back(next[row]);
-      if (on_tokens) on_tokens(next);
+      continues = !on_tokens || on_tokens(next);
     }
   };
-  for (int64_t position = 0; position < count; ++position) {
+  for (int64_t position = 0; position < count && continues; ++position) {
     if (position == 0) {
       window.read(rows, begin > length ? begin - length : 0);
     } else if (window.full()) {

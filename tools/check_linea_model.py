@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Checks that tools/linea_model.py gives the scores of the program, and refuses what it does not know.
+"""Checks that tools/linea_model.py gives the scores, the greedy texts and the losses of the program, and refuses what
+it does not know.
 
 Usage: python3 tools/check_linea_model.py BUILD      (a build folder with linea and tests/model_scores)
 
 Trains a small model for every mechanism and compares the scores of all positions: the largest difference is at most
 1e-4 of the largest score. Without NumPy nothing is checked, which is said.
 """
+import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -84,6 +87,50 @@ def refusals(run_folder, scratch):
         except ValueError as error:
             if unknown.strip('"') not in str(error):
                 yield f"{unknown}: {error}"
+    for name, blob in ("cut", path.read_bytes()[:-9]), ("cut", path.read_bytes()[:90]), ("not a safetensors", b"text"):
+        (scratch / "other").write_bytes(blob)
+        try:
+            linea_model.load(scratch / "other")
+            yield f"accepted a file that is {name}"
+        except ValueError as error:
+            if name not in str(error):
+                yield f"{name}: {error}"
+
+
+TEXT = "It was the best of times, it was the worst of times.\nCaf\u00e9!\n" * 40
+TEXTS = "", "--bytes", "--attention performer --features 16", "--attention linear --rule gated-delta --bigram-embedding"
+
+
+def of_texts(build, scratch):
+    """What is wrong about texts that are sampled past the length of the model, and about losses."""
+    file = scratch / "text.txt"
+    file.write_text(TEXT, encoding="utf-8")
+    for number, more in enumerate(TEXTS):
+        folder = scratch / f"text{number}"
+        run(build / "linea", "train", "--task", "text", "--data", file, "--length", "24", *SMALL.split(), *more.split(),
+            "--out", folder)
+        model = linea_model.load(folder)
+        for prompt in "It was", TEXT[:90], "":
+            expected = run(build / "linea", "sample", folder, "--prompt", prompt, "--tokens", 60, "--greedy")
+            if model.generate(prompt, 60, greedy=True) != expected[:-1]:
+                yield f"{more}: {prompt!r} continues as {model.generate(prompt, 60, greedy=True)!r}, not {expected!r}"
+        one = {model.generate("It", 9, 9.0, **chosen) for chosen in ({"top_k": 1}, {"top_p": 1e-9}, {"greedy": True})}
+        if len(one) != 1:
+            yield f"{more}: one token is left, and others are sampled"
+        if len({model.generate("It", 30, seed=seed) for seed in (1, 1, 2)}) != 2:
+            yield f"{more}: a seed has not one text"
+        written = run(sys.executable, linea_model.__file__, folder, "generate", "Caf\u00e9", "tokens=3", "greedy=true")
+        if written[:-1] != model.generate("Caf\u00e9", 3, greedy=True):
+            yield f"{more}: the command prints {written!r}"
+        written = run(sys.executable, linea_model.__file__, folder, "eval", file)
+        expected = json.loads(run(build / "linea", "eval", folder, "--json"))
+        loss, _, accuracy = map(float, re.findall(r"\d+\.\d+", written))
+        if abs(loss - expected["loss"]) > 1e-4 or abs(accuracy - expected["accuracy"]) > 1e-2:
+            yield f"{more}: {written!r} instead of {expected}"
+        loss, _ = model.evaluate(model.encode(TEXT)[:len(model.encode(TEXT)) * 9 // 10])
+        expected = json.loads(run(build / "linea", "eval", folder, "--split", "train", "--json"))
+        if abs(loss - expected["loss"]) > 1e-5:
+            yield f"{more}: a loss of {loss} instead of {expected}"
 
 
 def main():
@@ -95,11 +142,12 @@ def main():
             found = difference(build, folder)
             wrong += found > BOUND
             print(f"{'ok  ' if found <= BOUND else 'WRONG'} {found:8.1e}  {task.split()[1]} {more}")
-        for problem in refusals(pathlib.Path(scratch) / "0", pathlib.Path(scratch)):
+        for problem in (*of_texts(build, pathlib.Path(scratch)),
+                        *refusals(pathlib.Path(scratch) / "0", pathlib.Path(scratch))):
             wrong += 1
             print(f"WRONG {problem}")
-    print(f"{len(all_cases)} models, {wrong} wrong")
-    sys.exit(wrong > 0)
+    print(f"{len(all_cases) + len(TEXTS)} models, {wrong} wrong")
+    sys.exit(int(wrong > 0))
 
 
 main()

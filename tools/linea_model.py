@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Models of Linea in NumPy: reads model.safetensors of a run and computes the scores of every token.
+"""Models of Linea in NumPy: reads model.safetensors of a run; scores, samples and evaluates. One file to copy.
 
-    python3 tools/linea_model.py RUN TOKEN...     one line of scores for each position
-    python3 tools/linea_model.py RUN < tokens     the same for tokens from standard input
+    python3 linea_model.py RUN TOKEN...      one line of scores for each position; without tokens: of standard input
+    python3 linea_model.py RUN generate TEXT tokens=100 temperature=0.8 top_k=40 top_p=0.9 greedy=false seed=1
+    python3 linea_model.py RUN eval FILE     loss and bits of the last tenth of a text, as linea eval
 
 RUN is a run, a checkpoint folder or a model.safetensors file. As a module:
 
     model = linea_model.load("RUN")
     scores = model([5, 3, 8])    # [3, vocabulary], the logits of what follows each token
+    text = model.generate("To be", tokens=100, temperature=0.8)
+    loss, accuracy = model.evaluate(model.encode(text))    # nats, of which math.log(2) are a bit
 
 The formulas are those of the papers, one after the other, in double precision, without the tricks that make the
 program fast. N is the number of positions, D the size of a head's queries and keys, F the number of features.
@@ -15,7 +18,7 @@ program fast. N is the number of positions, D the size of a head's queries and k
 import json
 import math
 import pathlib
-import struct
+import re
 import sys
 
 import numpy as np
@@ -31,58 +34,58 @@ dropout dtype eval_every examples ffn flip keep_every keep_last length lr max_ti
 optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
 judge_samples tokenizer vocab warmup weight_decay"""
 
-
 def choose(kind, name, known):
     if name not in known:
         raise ValueError(f"{kind} '{name}' is not known here; known: {', '.join(known)}")
     return known[name] if isinstance(known, dict) else name
 
-
 # ---- the file: 8 bytes with the length of a JSON header, the header, the tensors ----
 def read_file(path):
-    """The tensors by name, as float64, and the settings."""
+    """The tensors by name, as float64, the settings, and the vocabulary of a text."""
     path = max(path.glob("checkpoints/step-*"), key=lambda folder: int(folder.name[5:]), default=path)
-    blob = (path / "model.safetensors" if path.is_dir() else path).read_bytes()
-    size, = struct.unpack_from("<Q", blob)
+    file = path / "model.safetensors" if path.is_dir() else path
+    if not file.is_file():
+        raise ValueError(f"there is no model in {path}: name a run, a checkpoint folder or a model.safetensors file")
+    blob = file.read_bytes()
+    size = int.from_bytes(blob[:8], "little")
+    if blob[8:9] != b"{" or 8 + size > len(blob):
+        raise ValueError(f"{file} is not a safetensors file, or it is cut")
     header = json.loads(blob[8:8 + size])
     metadata = header.pop("__metadata__", {})
     choose("the format", metadata.get("format", "none"), [FORMAT])
     tensors = {}
     for name, entry in header.items():
         dtype = choose(f"the type of {name},", entry["dtype"], DTYPES)
-        values = np.frombuffer(memoryview(blob)[8 + size:][slice(*entry["data_offsets"])], dtype)
+        begin, end = entry["data_offsets"]
+        if 8 + size + end > len(blob):
+            raise ValueError(f"{file} has {len(blob)} bytes, {name} ends at {8 + size + end}: the file is cut")
+        values = np.frombuffer(blob, dtype, (end - begin) // np.dtype(dtype).itemsize, 8 + size + begin)
         tensors[name] = values.reshape(entry["shape"]).astype(np.float64)
     settings = {}
     for line in metadata["config"].splitlines():
         if line and not line.startswith("#"):
             key, value = line.split(" = ", 1)  # TOML's numbers, texts and truth values are also JSON's
             settings[choose("the setting", key, READ.split() + UNREAD.split())] = json.loads(value)
-    return tensors, settings
-
+    return tensors, settings, json.loads(metadata.get("vocabulary", "{}"))
 
 # ---- feature maps: x [H,N,D] -> features [H,N,F], and the log of a weight of each row [H,N] ----
 def elu(x):  # elu(x) + 1 (Katharopoulos 2020)
     return np.where(x < 0, np.exp(np.minimum(x, 0)), x + 1), 0
 
-
 def relu(x):  # Choromanski 2021
     return np.maximum(x, 0) + 1e-3, 0
-
 
 def from_logs(logs):
     """Features exp(logs), of which the largest of a row is taken out as the row's weight."""
     largest = logs.max(axis=-1)
     return np.exp(logs - largest[..., None]), largest
 
-
 def square(x):  # All products of two components, so that phi(q).phi(k) = (q.k)^2 (Tsai 2019)
     return np.einsum("hni,hnj->hnij", x, x).reshape(*x.shape[:2], -1), 0
-
 
 def dpfp(x, nu):  # r = relu([x, -x]), times itself shifted by 1 .. nu (Schlag 2021)
     r = np.maximum(np.concatenate([x, -x], axis=-1), 0)
     return np.concatenate([r * np.roll(r, -shift, axis=-1) for shift in range(1, nu + 1)], axis=-1), 0
-
 
 def performer(x, omega, feature):
     """Random features, phi(q).phi(k) = exp(q.k / sqrt(D)) in the mean (Choromanski 2021); omega [H,R,D].
@@ -101,31 +104,25 @@ def performer(x, omega, feature):
     choose("the random feature", feature, ["positive", "hyperbolic", "trig", "relu"])
     return from_logs(u - half_norm[..., None])
 
-
 def nearest_code(distance):  # 1 for the nearest code, else 0 (Lingle 2023); distance [H,N,F] is |k - c_f|^2
     return np.eye(distance.shape[-1])[distance.argmin(axis=-1)]
 
-
 def mixture_of_codes(distance, width):  # p(f | k) = softmax_f(-|k - c_f|^2 / (2 width)) (Su 2023)
     return softmax(-distance / (2 * width))
-
 
 # ---- attention: q, k, v [H,N,D] -> y [H,N,D], position i from the positions j <= i ----
 def softmax(x):
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
 
-
 def divide_by_sum(x):  # Rows that sum to 1; a row of zeros stays
     total = x.sum(axis=-1, keepdims=True)
     return np.divide(x, total, out=np.zeros_like(x), where=total != 0)
-
 
 def softmax_attention(q, k, v):
     """y_i = sum_j a_ij v_j,  a_ij = softmax over j <= i of q_i.k_j / sqrt(D)."""
     scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1])
     return softmax(np.where(np.tri(q.shape[1]) > 0, scores, -np.inf)) @ v
-
 
 def sum_rule(q, k, v, log_weight, gate=None):
     """Linear attention: y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j) w_j,  j <= i.
@@ -142,7 +139,6 @@ def sum_rule(q, k, v, log_weight, gate=None):
     weight = np.where(np.tri(N) > 0, weight, -np.inf)
     weight = np.exp(weight - weight.max(axis=-1, keepdims=True))  # a factor of a row cancels
     return divide_by_sum(q @ k.swapaxes(1, 2) * weight) @ v
-
 
 def delta_rule(q, k, v, beta, decay=None):
     """A new value replaces what its key is bound to (Schlag 2021), features divided by their sum:
@@ -161,7 +157,6 @@ def delta_rule(q, k, v, beta, decay=None):
             y[h, t] = q[h, t] @ S
     return y
 
-
 # ---- causal convolutions: x [N,C] -> [N,C], w [offsets,C] ----
 def convolution(x, w, kind, width, channels):
     """y_n = sum_t w_t x_{n - o_t}: of the last four positions (1d), or of the last three and the pixels above on the
@@ -176,7 +171,6 @@ def convolution(x, w, kind, width, channels):
             if offset <= n and (shift == 0 or 0 <= n // channels % width + shift < width):
                 y[n] += weight * x[n - offset]
     return y
-
 
 # ---- output heads: the outputs of a position -> the scores of all tokens ----
 def logistics(outputs, levels):
@@ -194,26 +188,55 @@ def logistics(outputs, levels):
     inside = np.where((s > 0) & (s < last), np.log(-np.expm1(a - b)), 0)
     return np.logaddexp.reduce(np.log(softmax(share)) + inside - below - above, axis=-1)
 
-
 # ---- the Transformer ----
 def layer_norm(x, weight, bias):
     centered = x - x.mean(axis=-1, keepdims=True)
     return weight * centered / np.sqrt((centered ** 2).mean(axis=-1, keepdims=True) + 1e-5) + bias
 
-
 def gelu(x):  # The tanh form (Hendrycks & Gimpel 2016)
     return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
-
 
 def sinusoidal(N, dim):
     d = np.arange(dim)
     angle = np.arange(N)[:, None] * 10000.0 ** -(d // 2 * 2 / dim)
     return np.where(d % 2 == 0, np.sin(angle), np.cos(angle))
 
+# ---- byte pairs: merges stay inside of words ----
+WORD = re.compile(rb"""[ ']?[A-Za-z\x80-\xff]+ | [ ]?[0-9]+ | [ ]?[^A-Za-z0-9\x80-\xff \t\r\n]+ | [\r\n]+
+    | [ \t]+(?=[ ][^ \t\r\n]) | [ \t]+""", re.VERBOSE)
+
+def words_of(text):
+    place = 0
+    while place < len(text):
+        end = WORD.match(text, place).end()
+        if end - place > 64:  # the most, and whole characters
+            end = cut = place + 64
+            while cut > end - 3 and text[cut] & 0xC0 == 0x80:
+                cut -= 1
+            end = end if text[cut] & 0xC0 == 0x80 else cut
+        yield text[place:end]
+        place = end
+
+def join_pairs(word, pairs):
+    while found := [pairs[pair] for pair in zip(word, word[1:]) if pair in pairs]:
+        token, i = min(found), 0  # the earliest merge, everywhere from left to right
+        while i + 1 < len(word):
+            if pairs.get((word[i], word[i + 1])) == token:
+                word[i:i + 2] = [token]
+            i += 1
+    return word
 
 class Model:
-    def __init__(self, tensors, settings):
+    def __init__(self, tensors, settings, vocabulary):
         self.tensors, self.settings, self.used = tensors, settings, set()
+        self.pairs = None
+        if vocabulary.get("kind") == "byte_pairs":
+            choose("the rule of words", vocabulary["words"], ["spaced"])
+            self.pairs = {tuple(pair): 256 + i for i, pair in enumerate(vocabulary["merges"])}
+            vocabulary = {"kind": "bytes", "tokens": list(range(256))}
+        self.codes, self.of_bytes = vocabulary.get("tokens", []), vocabulary.get("kind") == "bytes"
+        self.start = self.codes.index(10) if 10 in self.codes else 0  # before the first token: the newline
+        self.length = len(tensors.get("position_embedding.weight", ())) or settings.get("length", 0)
         choose("the task", settings["task"], TASKS.split())
         self([0])  # refuses what is not known
         for name in tensors:
@@ -342,22 +365,72 @@ class Model:
         heads = {"categorical": lambda: outputs, "logistics": lambda: logistics(outputs, settings["levels"])}
         return choose("the output head", settings["output_head"], heads)()
 
+    def encode(self, text):
+        if not self.codes:
+            raise ValueError(f"the task {self.settings['task']} has no text: pass tokens, which are numbers")
+        codes = text.encode() if self.of_bytes else [ord(c) for c in text]
+        for code in set(codes) - set(self.codes):
+            raise ValueError(f"{chr(code)!r} (U+{code:04X}) is not in the vocabulary of {len(self.codes)} tokens")
+        if self.pairs is not None:
+            return [token for word in words_of(bytes(codes)) for token in join_pairs(list(word), self.pairs)]
+        return [self.codes.index(code) for code in codes]
+
+    def decode(self, tokens):
+        if self.pairs is not None:
+            parts = {token: pair for pair, token in self.pairs.items()}
+            split = lambda token: split(parts[token][0]) + split(parts[token][1]) if token in parts else [token]
+            tokens = [byte for token in tokens for byte in split(token)]
+        codes = [self.codes[token] for token in tokens]
+        return bytes(codes).decode(errors="replace") if self.of_bytes else "".join(map(chr, codes))
+
+    def generate(self, prompt, tokens=100, temperature=1.0, top_k=0, top_p=1.0, greedy=False, seed=1):
+        """The prompt, a text or a list of tokens, and what follows. Past its length the model reads the last half."""
+        if tokens < 0 or not temperature > 0 or top_k < 0 or not 0 < top_p <= 1:
+            raise ValueError("tokens and top_k are at least 0, temperature is above 0, top_p above 0 and at most 1")
+        result = self.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        random, first, window = np.random.default_rng(seed), len(result), result[-self.length:] or [self.start]
+        for _ in range(tokens):
+            scores = self(window)[-1]
+            order = np.argsort(-scores, kind="stable")[:1 if greedy else top_k or None]
+            share = softmax(scores[order] / temperature)
+            share[1:] *= np.cumsum(share)[:-1] < top_p  # the fewest tokens whose probabilities sum to top_p
+            result.append(int(random.choice(order, p=share / share.sum())))
+            window = (window + result[-1:])[-(self.length if len(window) < self.length else max(1, self.length // 2)):]
+        return prompt + self.decode(result[first:]) if isinstance(prompt, str) else result
+
+    def evaluate(self, tokens, first=0):
+        """The mean loss of tokens[first:] in nats and the share of right guesses, in windows that do not overlap."""
+        if len(tokens) <= first:
+            raise ValueError("there are no tokens to evaluate")
+        before, losses, right = [self.start, *tokens], [], []
+        for begin in range(first, len(tokens), self.length):
+            targets = np.asarray(tokens[begin:begin + self.length])
+            scores = self(before[begin:begin + len(targets)])
+            losses.extend(np.logaddexp.reduce(scores, axis=-1) - scores[np.arange(len(targets)), targets])
+            right.extend(scores.argmax(axis=-1) == targets)
+        return float(np.mean(losses)), float(np.mean(right))
 
 def load(path):
     return Model(*read_file(pathlib.Path(path)))
 
-
 def main():
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-") or sys.argv[2:] in (["generate"], ["eval"]):
         sys.exit(__doc__)
+    command, *words = sys.argv[2:] or sys.stdin.read().split() or [""]
     try:
         model = load(sys.argv[1])
-        tokens = [int(word) for word in sys.argv[2:] or sys.stdin.read().split()]
-        for scores in model(tokens):
-            print(*(f"{score:.7g}" for score in scores))
-    except (ValueError, KeyError, OSError, struct.error) as error:
+        if command == "generate":
+            options = dict(word.split("=") for word in words[1:])
+            print(model.generate(words[0], **{key: json.loads(value) for key, value in options.items()}))
+        elif command == "eval":
+            tokens = model.encode(pathlib.Path(words[0]).read_text(encoding="utf-8-sig"))
+            loss, accuracy = model.evaluate(tokens, len(tokens) * 9 // 10)
+            print(f"loss {loss:.4f} nats, {loss / math.log(2):.4f} bits, accuracy {accuracy:.4f}")
+        else:
+            for scores in model([int(word) for word in (command, *words)]):
+                print(*(f"{score:.7g}" for score in scores))
+    except (ValueError, TypeError, KeyError, OSError) as error:
         sys.exit(f"linea_model.py: {error}")
-
 
 if __name__ == "__main__":
     main()

@@ -11,7 +11,6 @@ namespace linea {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kStateFile = "state.json";
 
 SavedModel read_model(const std::string& path, const std::string& dtype) {
   const SafetensorsFile file = open_model_file(path);

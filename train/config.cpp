@@ -317,6 +317,7 @@ void check_settings(const RunConfig& config) {
           fmt::join(task_names(), ", "), fmt::join(preset_names(), ", "));
   complete_settings(task_options(config, ""));
   check_model_settings(config, Work::training);
+  static_cast<void>(to_toml(config));  // refuses a text that config.toml cannot hold
 }
 
 void check_model_settings(const RunConfig& config, Work work) {

@@ -12,6 +12,7 @@
 #include "train/format.h"
 #include "train/machine.h"
 #include "train/out_of_memory_hint.h"
+#include "train/run_task.h"
 #include "train/step_memory.h"
 #include "train/timing.h"
 
@@ -90,7 +91,9 @@ PreparedRun prepare(const RunConfig& settings, const std::filesystem::path& resu
   check_settings(config);
   use_machine(config.threads, config.device, config.dtype);
   config.threads = context().threads;
-  run.task = make_task(task_options(config, ""));
+  run.task = !resumed.empty()  ? resumed_task(config, resumed)
+             : initial.empty() ? make_task(task_options(config, ""))
+                               : initial_task(config, initial);
   const std::string vocabulary = run.task->serialized_vocabulary();
   const ModelConfig model = model_config(config, run.task->shape());
   refuse_too_many_weights(config, model);

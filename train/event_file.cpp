@@ -9,6 +9,7 @@
 #include "data/crc32c.h"
 #include "data/disk.h"
 #include "data/files.h"
+#include "data/utf8.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -178,7 +179,7 @@ void EventFile::image(int64_t step, const std::string& tag, std::string_view png
 // TensorBoard renders text as Markdown, where lines indented by four blanks are literal.
 void EventFile::text(int64_t step, const std::string& tag, const std::string& text) {
   std::string shown = "    ";
-  for (const char c : text) shown += c == '\n' ? "\n    " : std::string(1, c);
+  for (const char c : valid_utf8(text)) shown += c == '\n' ? "\n    " : std::string(1, c);
   Message plugin, meta, strings, value, all;
   plugin.bytes(metadata::kPluginName, "text");
   meta.message(metadata::kPluginData, plugin);

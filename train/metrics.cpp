@@ -102,7 +102,7 @@ void Metrics::record(int64_t step, const std::vector<std::pair<std::string, doub
     }
   }
   for (const auto& [name, text] : remarks) line[name] = text;
-  const std::string text = dump_json(line, -1, InvalidUtf8::replace);
+  const std::string text = dump_json(line);
   for (const auto& [name, value] : values) {
     if (name == "val_loss") validations_[step].loss = value;
     if (name == "val_tokens") validations_[step].tokens = static_cast<int64_t>(value);

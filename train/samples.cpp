@@ -6,6 +6,7 @@
 #include "data/tasks/image_task.h"
 #include "data/vocabulary.h"
 #include "train/inference/given_images.h"
+#include "train/inference/stop_text.h"
 #include "train/out_of_memory_hint.h"
 
 namespace linea {
@@ -41,7 +42,8 @@ ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns) {
 
 std::vector<std::vector<int32_t>> sample_rows(const Model& model, const SamplingOptions& options,
                                               const std::vector<std::vector<int32_t>>& prompts,
-                                              int64_t tokens, const SamplingProgress& progress) {
+                                              int64_t tokens, const SamplingProgress& progress,
+                                              const Generator::TokenCallback& continues) {
   const int64_t all = static_cast<int64_t>(prompts.size());
   std::vector<std::vector<int32_t>> result;
   const int64_t batch = std::min(all, sampling_batch(model, options));
@@ -52,8 +54,9 @@ std::vector<std::vector<int32_t>> sample_rows(const Model& model, const Sampling
     SamplingOptions batch_options = options;
     batch_options.first_row += first;
     int64_t sampled = 0;
-    const auto watch = [&](const std::vector<int32_t>&) {
+    const auto watch = [&](const std::vector<int32_t>& position) {
       if (progress) progress(first * tokens + ++sampled * count, all * tokens);
+      return !continues || continues(position);
     };
     const auto rows = with_model_memory(&model, sampling_hint(batch), [&] {
       return Generator(model, batch_options).sample(group, tokens, watch);
@@ -112,38 +115,48 @@ std::vector<int32_t> encode_prompt(const Vocabulary& characters, const std::stri
 }  // namespace
 
 void sample_text(const Model& model, const std::string& vocabulary, const SamplingOptions& options,
-                 const std::string& prompt, int64_t tokens,
-                 const std::function<void(const std::string&)>& print) {
-  const Vocabulary characters = check_text(vocabulary, tokens);
-  const std::vector<int32_t> start = encode_prompt(characters, prompt);
-  print(prompt);
+                 const TextRequest& request, const std::function<void(const std::string&)>& print) {
+  const Vocabulary characters = check_text(vocabulary, request.tokens);
+  const std::vector<int32_t> start = encode_prompt(characters, request.prompt);
+  StopText text(request.stops);
   WholeCharacters pieces;  // a token may end inside of a character
+  print(request.prompt);
   const auto watch = [&](const std::vector<int32_t>& sampled) {
-    print(pieces.add(characters.decode(sampled)));
+    print(pieces.add(text.add(characters.decode(sampled))));
+    return !text.stopped();
   };
   with_model_memory(&model, sampling_hint(1),
-                    [&] { Generator(model, options).sample({start}, tokens, watch); });
-  print(pieces.rest());
+                    [&] { Generator(model, options).sample({start}, request.tokens, watch); });
+  print(pieces.add(text.rest()) + pieces.rest());
 }
 
 void sample_texts(const Model& model, const std::string& vocabulary, const SamplingOptions& options,
-                  const std::string& prompt, int64_t tokens, int64_t count,
+                  const TextRequest& request, int64_t count,
                   const std::function<void(const std::string&)>& print,
                   const SamplingProgress& progress) {
   require(count >= 1, "`count` is {}; it must be at least 1", count);
-  const Vocabulary characters = check_text(vocabulary, tokens);
-  const std::vector<int32_t> start = encode_prompt(characters, prompt);
-  const int64_t batch = std::min(count, sampling_batch(model, options));
+  const Vocabulary characters = check_text(vocabulary, request.tokens);
+  const std::vector<int32_t> start = encode_prompt(characters, request.prompt);
+  const int64_t tokens = request.tokens, batch = std::min(count, sampling_batch(model, options));
   for (int64_t first = 0; first < count; first += batch) {
-    const std::vector<std::vector<int32_t>> prompts(
-        static_cast<size_t>(std::min(batch, count - first)), start);
+    const auto rows = static_cast<size_t>(std::min(batch, count - first));
+    std::vector<StopText> texts(rows, StopText(request.stops));
+    std::vector<std::string> certain(rows, request.prompt);
     SamplingOptions batch_options = options;
     batch_options.first_row += first;
     const auto watch = [&](int64_t done, int64_t) {
       if (progress) progress(first * tokens + done, count * tokens);
     };
-    for (const auto& row : sample_rows(model, batch_options, prompts, tokens, watch))
-      print(prompt + characters.decode(row));
+    const auto continues = [&](const std::vector<int32_t>& position) {
+      bool any = false;
+      for (size_t row = 0; row < rows; ++row) {
+        certain[row] += texts[row].add(characters.decode({position[row]}));
+        any = any || !texts[row].stopped();
+      }
+      return any;
+    };
+    sample_rows(model, batch_options, std::vector(rows, start), tokens, watch, continues);
+    for (size_t row = 0; row < rows; ++row) print(certain[row] + texts[row].rest());
   }
 }
 

@@ -26,10 +26,12 @@ using SamplingProgress = std::function<void(int64_t done, int64_t all)>;
 int64_t sampling_batch(const Model& model, const SamplingOptions& options = {});
 
 // Samples `tokens` tokens after each prompt, in batches of sampling_batch() rows, which do not
-// affect the random numbers of a row.
+// affect the random numbers of a row. `continues`, where given, gets the tokens of each position of
+// a batch and ends the batch by false.
 std::vector<std::vector<int32_t>> sample_rows(const Model& model, const SamplingOptions& options,
                                               const std::vector<std::vector<int32_t>>& prompts,
-                                              int64_t tokens, const SamplingProgress& progress);
+                                              int64_t tokens, const SamplingProgress& progress,
+                                              const Generator::TokenCallback& continues = {});
 
 // The layout of images of a task. Error: ErrorKind::usage, too many for one PNG.
 ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns);
@@ -46,16 +48,21 @@ std::string sample_images(const Model& model, const TaskShape& shape,
                           const std::filesystem::path& png, int64_t preview_width,
                           const SamplingProgress& progress = {});
 
-// Samples `tokens` tokens after the prompt; `print` gets the text as it is sampled, in whole
-// characters (WholeCharacters). Error: a prompt token outside the vocabulary.
+struct TextRequest {
+  std::string prompt;
+  int64_t tokens = 500;
+  std::vector<std::string> stops = {};  // the sampled text ends before the first of these
+};
+
+// Samples tokens after the prompt; `print` gets the prompt and the text as it is sampled, in
+// whole characters (WholeCharacters). Error: a prompt token outside the vocabulary.
 void sample_text(const Model& model, const std::string& vocabulary, const SamplingOptions& options,
-                 const std::string& prompt, int64_t tokens,
-                 const std::function<void(const std::string&)>& print);
+                 const TextRequest& request, const std::function<void(const std::string&)>& print);
 
 // `count` continuations of the prompt, each printed with it when its batch is sampled. Error: a
 // count below 1, and those of sample_text.
 void sample_texts(const Model& model, const std::string& vocabulary, const SamplingOptions& options,
-                  const std::string& prompt, int64_t tokens, int64_t count,
+                  const TextRequest& request, int64_t count,
                   const std::function<void(const std::string&)>& print,
                   const SamplingProgress& progress = {});
 

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "data/one_line.h"
+#include "data/utf8.h"
 #include "train/config.h"
 
 namespace linea {
@@ -69,6 +70,10 @@ std::string quoted(const std::string& text) {
 
 std::string line_of(const std::string& key, const SettingValue& value) {
   const auto* text = std::get_if<std::string>(&value);
+  if (text != nullptr && first_non_utf8(*text) != text->size())
+    fail(ErrorKind::usage,
+         "`{}` is '{}', which is not UTF-8: config.toml cannot hold it; rename it", key,
+         one_line(*text));
   return fmt::format("{} = {}\n", key, text != nullptr ? quoted(*text) : to_string(value));
 }
 

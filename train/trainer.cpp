@@ -8,6 +8,7 @@
 #include "train/format.h"
 #include "train/machine.h"
 #include "train/nonfinite.h"
+#include "train/run_task.h"
 #include "train/signals.h"
 #include "train/step_memory.h"
 
@@ -38,26 +39,20 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   if (!resume) refuse_existing_run(folder_);
   max_seconds_ = parse_duration(config_.max_time);
   if (resume) lock_ = std::make_unique<RunLock>(folder_);
-  build(resume, check_memory);
+  build(resume, initial, check_memory);
   if (resume) restore();
   if (!initial.empty()) load_initial_weights(initial, *model_, vocabulary_);
   first_step_ = step_;
   open_folder(resume, json);
 }
 
-// On resume, data that cannot be read may have been moved.
-std::unique_ptr<Task> Trainer::read_task(bool resume) const try {
-  return make_task(task_options(config_, ""));
-} catch (const Error& error) {
-  if (!resume || error.kind() != ErrorKind::input) throw;
-  fail(ErrorKind::input, "{}; if the data was moved, give its path by `data`", error.what());
-}
-
-void Trainer::build(bool resume, bool check_memory) {
+void Trainer::build(bool resume, const std::string& initial, bool check_memory) {
   use_machine(config_.threads, config_.device, config_.dtype);
   config_.threads = context().threads;
   if (const std::string note = slow_bf16_note(); !note.empty()) progress_.note(note);
-  task_ = read_task(resume);
+  task_ = resume            ? resumed_task(config_, folder_)
+          : initial.empty() ? make_task(task_options(config_, ""))
+                            : initial_task(config_, initial);
   for (const std::string& note : task_->notes()) progress_.note(note);
   vocabulary_ = task_->serialized_vocabulary();
   fingerprint_ = task_->fingerprint();

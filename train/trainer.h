@@ -48,8 +48,7 @@ class Trainer {
   struct Interrupted {};  // a step, validation or sampling, by a reason to stop
 
   // trainer.cpp
-  std::unique_ptr<Task> read_task(bool resume) const;
-  void build(bool resume, bool check_memory);
+  void build(bool resume, const std::string& initial, bool check_memory);
   void restore();
   void open_folder(bool resume, bool json);
   void write_settings();

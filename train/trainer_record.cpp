@@ -135,7 +135,7 @@ void Trainer::write_samples() try {
                                          progress_.preview_width(), sampling_progress()));
   } else if (!vocabulary_.empty()) {
     std::string text;
-    sample_text(*model_, vocabulary_, options, "", 500, [&](const std::string& sampled) {
+    sample_text(*model_, vocabulary_, options, {}, [&](const std::string& sampled) {
       check_for_stop();
       text += sampled;
     });

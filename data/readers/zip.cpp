@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/one_line.h"
+#include "data/readers/file_kind.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -139,18 +140,32 @@ std::string inflate(const Archive& archive, const Entry& entry, std::string_view
   return bytes;
 }
 
+// What systems add to archives: folders, and the notes of macOS and Windows on files.
+bool is_added_by_systems(const std::string& name) {
+  const std::string file = name.substr(name.rfind('/') + 1);
+  return file.empty() || name.starts_with("__MACOSX/") || file.starts_with("._") ||
+         file == ".DS_Store" || file == "Thumbs.db" || file == "desktop.ini";
+}
+
 const Entry& only_file(const std::vector<Entry>& entries, const std::string& name) {
+  std::vector<std::string> names, files;
   const Entry* file = nullptr;
-  int64_t files = 0;
   for (const Entry& entry : entries) {
-    if (entry.name.ends_with('/')) continue;  // a folder
-    ++files;
+    names.push_back(entry.name);
+    if (is_added_by_systems(entry.name)) continue;
+    files.push_back(one_line(entry.name));
     file = &entry;
   }
-  if (files != 1)
+  if (const auto kind = package_kind(names))
+    fail(ErrorKind::input, "{}: is {}; {}", name, kind->name, kind->remedy);
+  if (files.size() != 1)
     fail(ErrorKind::input,
-         "{}: holds {} files, only an archive of one file can be read; unpack it and name the file",
-         name, files);
+         "{}: holds {} files{}, only an archive of one file can be read; unpack it and name the "
+         "file",
+         name, files.size(),
+         files.empty()
+             ? ""
+             : fmt::format(" ({}, {}{})", files[0], files[1], files.size() > 2 ? ", ..." : ""));
   return *file;
 }
 

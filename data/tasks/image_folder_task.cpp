@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data/json.h"
+#include "data/one_line.h"
 #include "data/readers/image_folder.h"
 #include "data/tasks/image_task.h"
 #include "tensor/error.h"
@@ -46,11 +47,11 @@ class ImagesTask : public Task {
 }  // namespace
 
 std::string serialize_classes(const std::vector<std::string>& names) {
-  try {
-    return dump_json(json{{"kind", "classes"}, {"names", names}});
-  } catch (const json::type_error&) {
-    fail(ErrorKind::input, "the name of a class is not UTF-8; rename its folder");
-  }
+  for (const std::string& name : names)
+    if (first_non_utf8(name) != name.size())
+      fail(ErrorKind::input, "the name of class '{}' is not UTF-8; rename its folder",
+           one_line(name));
+  return dump_json(json{{"kind", "classes"}, {"names", names}});
 }
 
 bool is_class_list(const std::string& vocabulary) {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/readers/gzip.h"
-#include "data/readers/zip.h"
+#include "data/readers/file_kind.h"
+#include "data/readers/text_file.h"
 #include "data/text_tokens.h"
 #include "data/vocabulary.h"
 #include "tensor/error.h"
@@ -79,47 +79,18 @@ class TextTask : public Task {
   std::vector<std::string> notes_;
 };
 
-std::shared_ptr<const TextSource> open_text(const std::string& path) {
-  const auto source = path.ends_with(".zip")  ? std::make_shared<TextSource>(read_zip(path), path)
-                      : path.ends_with(".gz") ? std::make_shared<TextSource>(read_gzip(path), path)
-                                              : std::make_shared<TextSource>(path);
-  if (source->size() == 0) fail(ErrorKind::input, "{}: is empty; name a file with text", path);
-  return source;
-}
-
-// What a file that is not UTF-8 holds instead, by its first bytes, and how to make a text of it.
-std::string other_format(std::string_view text) {
-  struct Format {
-    std::string_view first_bytes;
-    const char* remedy;
-  };
-  using namespace std::string_view_literals;
-  static constexpr Format kFormats[] = {
-      {"\xFF\xFE\0\0"sv, " (it is UTF-32; convert it by iconv -f UTF-32 -t UTF-8)"},
-      {"\0\0\xFE\xFF"sv, " (it is UTF-32; convert it by iconv -f UTF-32 -t UTF-8)"},
-      {"\xFF\xFE"sv, " (it is UTF-16; convert it by iconv -f UTF-16 -t UTF-8)"},
-      {"\xFE\xFF"sv, " (it is UTF-16; convert it by iconv -f UTF-16 -t UTF-8)"},
-      {"\x1F\x8B"sv, " (it is gzip; name it .gz to unpack it)"},
-      {"PK\3\4"sv, " (it is a zip archive; name it .zip to unpack it)"},
-      {"\x28\xB5\x2F\xFD"sv, " (it is zstd; unpack it by zstd -d)"},
-      {"\xFD\x37zXZ"sv, " (it is xz; unpack it by xz -d)"},
-      {"BZh"sv, " (it is bzip2; unpack it by bzip2 -d)"}};
-  for (const Format& format : kFormats)
-    if (text.starts_with(format.first_bytes)) return format.remedy;
-  return "";
-}
-
-// The characters of a text, or its bytes, which is noted.
+// The characters of a text, or its bytes, which is noted; so is another encoding.
 Vocabulary found_vocabulary(const TextSource& source, std::vector<std::string>& notes) {
   VocabularyScan scan;
   source.for_each_block(0, source.size(), [&](std::string_view block) { scan.add(block); });
   Vocabulary vocabulary = scan.vocabulary(source.name());
-  if (vocabulary.kind() == Vocabulary::Kind::bytes) {
-    std::string buffer;
-    const std::string_view start = source.read(0, std::min<int64_t>(16, source.size()), buffer);
+  std::string buffer;
+  const std::string hint = encoding_hint(source.start(buffer));
+  if (vocabulary.kind() == Vocabulary::Kind::bytes)
     notes.push_back(fmt::format("{}: not UTF-8 at byte {}: read as bytes{}", source.name(),
-                                scan.first_non_utf8() + 1, other_format(start)));
-  }
+                                scan.first_non_utf8() + 1, hint));
+  else if (!hint.empty())
+    notes.push_back(fmt::format("{}: every character has bytes that are 0{}", source.name(), hint));
   return vocabulary;
 }
 
@@ -174,7 +145,8 @@ std::unique_ptr<Task> make(const TaskOptions& options) {
   const std::string& data = options.settings.text("data");
   require(!data.empty(), "task text reads a file; name it with `data`");
   check_tokens(options.settings);
-  const std::shared_ptr<const TextSource> source = open_text(data);
+  const std::shared_ptr<const TextSource> source = open_text_file(
+      data, options.settings.text("tokenizer") == "bytes" ? TextKind::name : TextKind::content);
   std::vector<std::string> notes;
   TextTokens text(source, vocabulary_for(options, *source, notes));
   const TaskShape shape = shape_with(options, text.vocabulary());
@@ -200,7 +172,7 @@ TaskEntry text_task() {
                            integer("vocab", kDefaultVocab, {1, kMaxPairTokens},
                                    "tokens of bpe, the 256 bytes among them"))),
            standing_for("tokenizer", "bytes", flag("bytes", "the same as --tokenizer bytes")),
-           data_setting("a file, plain, .gz or .zip")},
+           data_setting("a file of text, plain, gzip or zip")},
           make,
           shape_of,
           true,

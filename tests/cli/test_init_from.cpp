@@ -179,13 +179,52 @@ TEST_F(InitFrom, ATextOfOtherTokensIsRefused) {
   std::replace(text.begin(), text.end(), 'd', 'x');  // as many tokens, other ones
   put("other.txt", text);
   refused(3, "train --init-from softmax --data other.txt --out other",
-          {"model.safetensors", "7 tokens", "character 'd' (U+0064) is missing", "--init-from"});
+          {"model.safetensors", "7 tokens", "character 'x' (U+0078) is new", "--init-from"});
   put("more.txt", text + "d");
   refused(3, "train --init-from softmax --data more.txt --out other",
           {"8", "character 'x' (U+0078) is new"});
   done(kCopy + " --steps 1 --out copy");
   refused(3, "train --init-from copy --task text --data text.txt --out other",
           {"was not trained on text"});
+  EXPECT_FALSE(exists("other"));
+}
+
+// A text with fewer tokens: the model keeps its own, in their order, also when the run is resumed
+// and when the whole text is learned again.
+TEST_F(InitFrom, ATextOfFewerTokensKeepsTheVocabulary) {
+  const auto vocabulary = [&](const std::string& run, int64_t step) {
+    return SafetensorsFile::open(
+               path(fmt::format("{}/checkpoints/step-{:08}/model.safetensors", run, step)))
+        .metadata()
+        .at("vocabulary");
+  };
+  std::string text = bytes("text.txt");
+  std::erase(text, 'd');
+  put("small.txt", text);
+  done("train --init-from softmax --data small.txt --steps 4 --save-every 2 --out tuned");
+  EXPECT_EQ(vocabulary("tuned", 4), vocabulary("softmax", 30));
+  const double before =
+      parse_json(done("eval softmax --data small.txt --json").out).at("loss").get<double>();
+  EXPECT_NEAR(first_loss("tuned"), before, 1e-5);
+  EXPECT_EQ(done("sample tuned --prompt dab --tokens 9").code, 0);
+  done("train --init-from tuned --data text.txt --steps 2 --out again");
+  EXPECT_EQ(vocabulary("again", 2), vocabulary("softmax", 30));
+
+  fs::remove_all(path("tuned/checkpoints/step-00000004"));
+  done("train --resume tuned");
+  EXPECT_EQ(vocabulary("tuned", 4), vocabulary("softmax", 30));
+  std::replace(text.begin(), text.end(), 'a', 'b');
+  put("small.txt", text);
+  refused(3, "train --resume tuned --steps 6", {"character 'a' (U+0061) is missing"});
+
+  std::erase(text, 'c');
+  put("small.txt", text);
+  done("train --task text --data small.txt --length 16" + kSmall + " --steps 2 --out narrow");
+  refused(3, "train --init-from narrow --data text.txt --out other",
+          {"narrow/checkpoints/step-00000002/model.safetensors", "this text has 7",
+           "character 'a' (U+0061), character 'c' (U+0063), character 'd' (U+0064)",
+           "are new; leave them out"});
+  refused(3, "train --init-from narrow --data text.txt --dry-run", {"are new"});
   EXPECT_FALSE(exists("other"));
 }
 

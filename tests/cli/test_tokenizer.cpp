@@ -125,6 +125,16 @@ TEST_F(Tokenizer, ARunContinuesOnItsPairs) {
   done(kText + " --steps 1 --out chars");
   refused(2, "train --init-from chars --tokenizer bpe --out other",
           {"--tokenizer was char in chars and cannot change"});
+  // Another text is cut by the pairs of the model, and so it is when that run continues.
+  put("other.txt", "quite other words: " + bytes("text.txt"));
+  done("train --init-from run --data other.txt --steps 1 --out tuned");
+  done("train --resume tuned --steps 2");
+  const auto vocabulary = [&](const std::string& run, int step) {
+    return parse_json(
+        done(fmt::format("info --json {}/checkpoints/step-{:08}/model.safetensors", run, step))
+            .out)["metadata"]["vocabulary"];
+  };
+  EXPECT_EQ(vocabulary("tuned", 2), vocabulary("run", 4));
   // Other text: other pairs.
   put("text.txt", "other " + bytes("text.txt"));
   refused(3, "train --resume run --steps 8", {"text"}, true);

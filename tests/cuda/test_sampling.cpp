@@ -238,8 +238,11 @@ TEST_F(CudaSampling, EachPositionIsReportedOnce) {
   for (const int64_t count : {int64_t{1}, int64_t{3}, 2 * context().sizes.token_buffer + 7,
                               int64_t{70}}) {  // past the length
     std::vector<std::vector<int32_t>> told;
-    const auto sampled = Generator(model, {}).sample(
-        {{1}, {2}}, count, [&](const std::vector<int32_t>& tokens) { told.push_back(tokens); });
+    const auto sampled =
+        Generator(model, {}).sample({{1}, {2}}, count, [&](const std::vector<int32_t>& tokens) {
+          told.push_back(tokens);
+          return true;
+        });
     ASSERT_EQ(told.size(), static_cast<size_t>(count));
     for (size_t row = 0; row < 2; ++row) {
       ASSERT_EQ(sampled[row].size(), static_cast<size_t>(count));

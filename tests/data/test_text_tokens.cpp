@@ -70,6 +70,18 @@ TEST_F(TextTokensTest, TextsLongerThanABlock) {
             text.substr(text.size() - tokens.vocabulary().decode(part).size()));
 }
 
+TEST_F(TextTokensTest, AByteOrderMarkIsLeftOut) {
+  const std::string text = mixed_text(3000);
+  for (const int64_t in_memory : {int64_t{0}, kTextInMemory}) {
+    TextSource source(put("text.txt", "\xEF\xBB\xBF" + text), in_memory);
+    source.leave_out(3);
+    std::string buffer;
+    EXPECT_EQ(source.size(), static_cast<int64_t>(text.size()));
+    EXPECT_EQ(source.read(10, source.size(), buffer), text.substr(10));
+    EXPECT_TRUE(source.start(buffer).starts_with(text));
+  }
+}
+
 TEST_F(TextTokensTest, NamesTheFirstUnknownCharacterOfAFile) {
   const std::string text = mixed_text(2000) + "z";
   expect_error(ErrorKind::input, {path("text.txt"), "character 'z'", "at position 2001"}, [&] {

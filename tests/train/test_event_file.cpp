@@ -59,7 +59,7 @@ TEST_F(EventFileTest, HoldsScalarsImagesAndTexts) {
   const std::string png =
       std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x05\0\0\x01\x02\x08", 25) + '\0' + "more";
   file.image(301, "samples", png);
-  file.text(302, "samples", "a b\nc\n");
+  file.text(302, "samples", "a b\nc\xE9\n");
   const std::vector<std::string> records = records_of(read_file(file.path()));
   ASSERT_EQ(records.size(), 4u);
 
@@ -83,7 +83,7 @@ TEST_F(EventFileTest, HoldsScalarsImagesAndTexts) {
   const Fields text = Fields(records[3]).message(5).message(1);
   EXPECT_EQ(text.message(9).message(1).at(1), "text") << "the plugin";
   EXPECT_EQ(text.message(8).integer(1), 7u) << "strings";
-  EXPECT_EQ(text.message(8).at(8), "    a b\n    c\n    ");
+  EXPECT_EQ(text.message(8).at(8), "    a b\n    c\\xE9\n    ");
 }
 
 // What did not fit is said once; the file ends after a whole record.

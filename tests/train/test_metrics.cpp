@@ -24,7 +24,7 @@ TEST_F(MetricsFile, NumbersAndNotes) {
       read_file(path("m")),
       "{\"step\":1,\"loss\":0.5,\"tokens\":12,\"norm\":\"nan\",\"up\":\"inf\",\"down\":\"-inf\"}\n"
       "{\"step\":2,\"loss\":0.25,\"incident\":\"not finite\",\"first\":\"a \\\"quoted\\\" "
-      "\xEF\xBF\xBD name\"}\n");
+      "\\\\xFF name\"}\n");
 }
 
 TEST_F(MetricsFile, IsTruncatedOnResume) {

@@ -40,7 +40,39 @@ TEST_F(ZipTest, ReadsStoredAndDeflatedFiles) {
 TEST_F(ZipTest, RequiresExactlyOneFile) {
   refused(zip_bytes({}), {path("a.zip"), "holds 0 files"});
   refused(zip_bytes({zip_entry("folder/", "", false)}), {"holds 0 files"});
-  refused(zip_bytes({zip_entry("a", "1"), zip_entry("b", "2")}), {"holds 2 files", "unpack it"});
+  refused(zip_bytes({zip_entry("a", "1"), zip_entry("b", "2")}),
+          {"holds 2 files (a, b),", "unpack it"});
+  refused(zip_bytes({zip_entry("a", "1"), zip_entry("b", "2"), zip_entry("c", "3")}),
+          {"holds 3 files (a, b, ...),"});
+}
+
+TEST_F(ZipTest, LeavesOutWhatSystemsAdd) {
+  const std::string notes(82, '\0');
+  EXPECT_EQ(read(zip_bytes({zip_entry("a.txt", "hello"), zip_entry("__MACOSX/", "", false),
+                            zip_entry("__MACOSX/._a.txt", notes)})),
+            "hello");
+  EXPECT_EQ(read(zip_bytes({zip_entry("f/.DS_Store", "x"), zip_entry("f/._a.txt", notes),
+                            zip_entry("f/a.txt", "hello"), zip_entry("f/Thumbs.db", "x"),
+                            zip_entry("desktop.ini", "x")})),
+            "hello");
+}
+
+TEST_F(ZipTest, NamesDocumentsAndPrograms) {
+  const auto archive = [](const std::vector<std::string>& names) {
+    std::vector<ZipEntry> entries;
+    for (const std::string& name : names) entries.push_back(zip_entry(name, "content"));
+    return zip_bytes(entries);
+  };
+  refused(archive({"[Content_Types].xml", "word/document.xml"}),
+          {path("a.zip"), "is a Word document (.docx); save it as plain text"});
+  refused(archive({"[Content_Types].xml", "xl/workbook.xml"}), {"Excel", "CSV"});
+  refused(archive({"[Content_Types].xml", "ppt/slides/slide1.xml"}), {"PowerPoint"});
+  refused(archive({"mimetype", "META-INF/container.xml", "OEBPS/1.xhtml"}), {"EPUB", "pandoc"});
+  refused(archive({"mimetype", "content.xml", "styles.xml"}), {"OpenDocument"});
+  refused(archive({"META-INF/MANIFEST.MF", "A.class"}), {"a Java archive"});
+  refused(archive({"model/data.pkl", "model/data/0"}), {"a PyTorch file"});
+  refused(archive({"x.npy"}), {"NumPy arrays (.npz)"});
+  refused(archive({"Index/Document.iwa"}), {"a Pages document"});
 }
 
 TEST_F(ZipTest, RefusesEveryTruncation) {

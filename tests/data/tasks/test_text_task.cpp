@@ -8,6 +8,7 @@
 #include "data/tasks/task.h"
 #include "data/vocabulary.h"
 #include "tests/data/readers/idx_bytes.h"
+#include "tests/data/readers/tar_bytes.h"
 
 namespace linea {
 namespace {
@@ -216,6 +217,27 @@ TEST_F(TextTaskTest, TokenizersAreChecked) {
   EXPECT_EQ(make_task(both)->vocab_size(), 256);
 }
 
+// Bytes are asked for: a tar archive too, but .gz and .zip are unpacked.
+TEST_F(TextTaskTest, BytesAreTakenFromAnyKindOfFile) {
+  TaskOptions chosen = options(tar_file("book.txt", "a text"), 4);
+  expect_error(ErrorKind::input, {path("text.txt"), "is a tar archive"},
+               [&] { make_task(chosen); });
+  chosen.settings["bytes"] = true;
+  EXPECT_EQ(make_task(chosen)->rows(Split::train), (1024 * 9 / 10 + 3) / 4);
+  const std::string text = sample_text();
+  chosen.settings["data"] = put("packed.gz", gzip(text));
+  EXPECT_EQ(make_task(chosen)->rows(Split::train), (902 + 3) / 4);
+  chosen.settings["data"] = put("packed.bin", gzip(text));
+  EXPECT_LT(make_task(chosen)->rows(Split::train), (902 + 3) / 4);
+}
+
+TEST_F(TextTaskTest, AByteOrderMarkIsNoToken) {
+  const auto plain = make_task(options(sample_text(), 16));
+  const auto marked = make_task(options("\xEF\xBB\xBF" + sample_text(), 16));
+  EXPECT_EQ(marked->serialized_vocabulary(), plain->serialized_vocabulary());
+  EXPECT_EQ(marked->fingerprint(), plain->fingerprint());
+}
+
 TEST_F(TextTaskTest, NamesWhatIsNotUtf8) {
   const auto notes = [&](const std::string& text, bool bytes = false) {
     TaskOptions chosen = options(text, 4);
@@ -225,7 +247,16 @@ TEST_F(TextTaskTest, NamesWhatIsNotUtf8) {
   using Notes = std::vector<std::string>;
   const std::string latin = "h\xE9llo, h\xE9llo, hello", file = path("text.txt");
   EXPECT_EQ(notes("h\xC3\xA9llo, h\xC3\xA9llo"), Notes{});
-  EXPECT_EQ(notes(latin), Notes{file + ": not UTF-8 at byte 2: read as bytes"});
+  EXPECT_EQ(notes(latin),
+            Notes{file + ": not UTF-8 at byte 2: read as bytes (it seems to be ISO-8859-1; "
+                         "convert it by iconv -f ISO-8859-1 -t UTF-8)"});
+  EXPECT_EQ(notes("\x93Hello\x94, hello"),
+            Notes{file + ": not UTF-8 at byte 1: read as bytes (it seems to be WINDOWS-1252; "
+                         "convert it by iconv -f WINDOWS-1252 -t UTF-8)"});
+  EXPECT_EQ(notes("h\xC3\xA9llo, h\xC3\xA9llo, h\xE9llo"),
+            Notes{file + ": not UTF-8 at byte 18: read as bytes (all but 1 bytes are UTF-8; leave "
+                         "them out by iconv -c -f UTF-8 -t UTF-8)"});
+  EXPECT_EQ(notes("h\xE9llo, \1\2\3\4"), Notes{file + ": not UTF-8 at byte 2: read as bytes"});
   EXPECT_EQ(notes("hello, hello\xC3"), Notes{file + ": not UTF-8 at byte 13: read as bytes"});
   EXPECT_EQ(notes(latin, true), Notes{});  // asked for
   std::string wide = "\xFF\xFE";
@@ -233,9 +264,13 @@ TEST_F(TextTaskTest, NamesWhatIsNotUtf8) {
   EXPECT_EQ(notes(wide),
             Notes{file + ": not UTF-8 at byte 1: read as bytes (it is UTF-16; convert it by "
                          "iconv -f UTF-16 -t UTF-8)"});
-  const Notes packed = notes(gzip(sample_text()));
-  ASSERT_EQ(packed.size(), 1u);
-  EXPECT_NE(packed[0].find("it is gzip; name it .gz"), std::string::npos) << packed[0];
+  EXPECT_EQ(notes(wide.substr(2)),  // without the byte order mark: characters and zeros
+            Notes{file + ": every character has bytes that are 0 (it seems to be UTF-16LE; convert "
+                         "it by iconv -f UTF-16LE -t UTF-8)"});
+  std::string wider("\0\0\xFE\xFF", 4);
+  for (const char c : std::string("hello, hello")) wider += std::string(3, '\0') + c;
+  EXPECT_NE(notes(wider).at(0).find("it is UTF-32;"), std::string::npos);
+  EXPECT_NE(notes(wider.substr(4)).at(0).find("seems to be UTF-32BE;"), std::string::npos);
 }
 
 TEST_F(TextTaskTest, UnpacksGzip) {
@@ -258,6 +293,8 @@ TEST_F(TextTaskTest, UnpacksGzip) {
     expect_error(ErrorKind::input, {path("bad.gz"), "damaged"},
                  [&] { task_of("bad.gz", damaged); });
   }
+  for (const char* name : {"text.GZ", "text", "text.txt"})
+    EXPECT_EQ(task_of(name, packed)->fingerprint(), plain->fingerprint()) << name;
   expect_error(ErrorKind::input, {path("no.gz"), "is not gzip"}, [&] { task_of("no.gz", text); });
   expect_error(ErrorKind::input, {path("empty.gz"), "is empty"},
                [&] { task_of("empty.gz", gzip("")); });
