@@ -60,7 +60,8 @@ TaskShape shape_of(const RunConfig& config) {
     constexpr int kCharacters = 65;
     std::string text;
     for (int i = 0; i < kCharacters; ++i) text.push_back(static_cast<char>('!' + i));
-    const bool bytes = config.task_settings.has("bytes") && config.task_settings.flag("bytes");
+    const Settings& task = config.task_settings;
+    const bool bytes = task.has("tokenizer") && task.text("tokenizer") == "bytes";
     vocabulary =
         (bytes ? Vocabulary::all_bytes() : Vocabulary::from_text(text, "bench")).serialize();
   }

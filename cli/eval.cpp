@@ -48,16 +48,18 @@ void run_eval(const EvalOptions& options) {
          "{}: the loss over the {} split is {}: the model of step {} is unusable", options.run,
          options.split, std::abs(score.loss), saved.step);
   if (options.json) {
-    const nlohmann::ordered_json result = {{"loss", score.loss},
-                                           {"bits", score.bits},
-                                           {"accuracy", score.accuracy},
-                                           {"tokens", score.tokens}};
+    nlohmann::ordered_json result = {{"loss", score.loss},
+                                     {"bits", score.bits},
+                                     {"accuracy", score.accuracy},
+                                     {"tokens", score.tokens}};
+    if (is_text(saved.shape)) result["bits_per_byte"] = score.bits_per_byte;
     std::printf("%s\n", dump_json(result).c_str());
     return;
   }
-  std::printf("step %lld, split %s: loss %.4f nats, %.4f %s, accuracy %.4f, %lld tokens\n",
-              static_cast<long long>(saved.step), options.split.c_str(), score.loss, score.bits,
-              bits_name(saved.shape), score.accuracy, static_cast<long long>(score.tokens));
+  fmt::print("step {}, split {}: loss {:.4f} nats, {:.4f} {}, {}accuracy {:.4f}, {} tokens\n",
+             saved.step, options.split, score.loss, score.bits, bits_name(saved.shape),
+             is_text(saved.shape) ? fmt::format("{:.4f} bits/byte, ", score.bits_per_byte) : "",
+             score.accuracy, score.tokens);
 }
 
 }  // namespace

@@ -169,6 +169,7 @@ void print_text_report(const SavedModel& saved, const TextReport& report, int64_
                             {"tokens", options.tokens},
                             {"samples", to_json(report.of_samples)},
                             {"validation", to_json(report.of_validation)},
+                            {"copied_unit", report.in_bytes ? "bytes" : "tokens"},
                             {"copied_run", report.run.length},
                             {"validation_run", report.validation_run.length},
                             {"copied", report.copied}});
@@ -178,7 +179,8 @@ void print_text_report(const SavedModel& saved, const TextReport& report, int64_
             "of three letters or more, in the training text; real: validation text");
   print_row("longest copy", std::to_string(report.run.length),
             std::to_string(report.validation_run.length),
-            "tokens as in the training text; real: as much validation text");
+            fmt::format("{} as in the training text; real: as much validation text",
+                        report.in_bytes ? "bytes" : "tokens"));
   fmt::print("copied: {}\n", printable(report.copied));
 }
 

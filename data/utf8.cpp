@@ -1,5 +1,7 @@
 #include "data/utf8.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace linea {
@@ -60,6 +62,17 @@ std::string_view cut_utf8(std::string_view text, size_t bytes) {
   while (end > 0 && bytes - end < 3 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
     --end;
   return text.substr(0, end);
+}
+
+size_t whole_characters(std::string_view text) {
+  // A character has at most 4 bytes, so the last one starts in the last 4.
+  for (size_t back = 1; back <= std::min<size_t>(4, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;
+    const size_t length = byte < 0xC0 ? 1 : byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
+    return byte < 0xF8 && length > back ? text.size() - back : text.size();
+  }
+  return text.size();
 }
 
 std::string valid_utf8(std::string_view text) {

@@ -26,6 +26,9 @@ size_t first_non_utf8(std::string_view text);
 // The longest beginning of at most `bytes` bytes that does not cut a character.
 std::string_view cut_utf8(std::string_view text, size_t bytes);
 
+// The bytes of `text` before which no character is cut; all of it where it is not UTF-8.
+size_t whole_characters(std::string_view text);
+
 // The text with each byte that is not UTF-8 written as \xE9. U+FFFE and U+FFFF, which XML does not
 // allow, become bytes too.
 std::string valid_utf8(std::string_view text);

@@ -16,6 +16,7 @@ using nlohmann::json;
 
 constexpr int64_t kMaxTokens = 65536;
 constexpr int32_t kNoToken = -1;
+constexpr const char* kWords = "spaced";  // the rule of first_word()
 
 char32_t byte_at(std::string_view text, size_t position) {
   return static_cast<unsigned char>(text[position]);
@@ -31,7 +32,7 @@ bool can_be_shown(char32_t code) {
 
 std::string describe(Vocabulary::Kind kind, char32_t code) {
   const auto number = static_cast<uint32_t>(code);
-  if (kind == Vocabulary::Kind::bytes) return fmt::format("byte 0x{:02X}", number);
+  if (kind != Vocabulary::Kind::characters) return fmt::format("byte 0x{:02X}", number);
   if (!can_be_shown(code)) return fmt::format("character U+{:04X}", number);
   std::string shown;
   append_utf8(shown, code);
@@ -51,23 +52,38 @@ Vocabulary::Vocabulary(Kind kind, std::vector<char32_t> codes)
 }
 
 Vocabulary Vocabulary::from_text(std::string_view text, const std::string& name) {
-  if (text.empty()) fail(ErrorKind::input, "{}: is empty; name a file with text", name);
-  const Kind kind = first_non_utf8(text) == text.size() ? Kind::characters : Kind::bytes;
-  std::vector<bool> seen;  // up to the largest code
-  for (size_t position = 0; position < text.size();) {
-    const char32_t code =
-        kind == Kind::bytes ? byte_at(text, position++) : next_character(text, position);
-    if (code >= seen.size()) seen.resize(code + 1, false);
-    seen[code] = true;
+  VocabularyScan scan;
+  scan.add(text);
+  return scan.vocabulary(name);
+}
+
+void VocabularyScan::add(std::string_view block) {
+  if (valid_ == bytes_) {
+    size_t position = 0;
+    while (position < block.size()) {
+      const char32_t code = next_character(block, position);
+      if (code == kNotUtf8) break;
+      if (code >= characters_.size()) characters_.resize(code + 1, false);
+      characters_[code] = true;
+    }
+    valid_ += static_cast<int64_t>(position);
   }
+  for (const char c : block) seen_[static_cast<unsigned char>(c)] = true;
+  bytes_ += static_cast<int64_t>(block.size());
+}
+
+Vocabulary VocabularyScan::vocabulary(const std::string& name) const {
+  if (bytes_ == 0) fail(ErrorKind::input, "{}: is empty; name a file with text", name);
+  const bool utf8 = valid_ == bytes_;
   std::vector<char32_t> codes;
-  for (char32_t code = 0; code < seen.size(); ++code)
-    if (seen[code]) codes.push_back(code);
+  for (char32_t code = 0; code < (utf8 ? characters_.size() : seen_.size()); ++code)
+    if (utf8 ? characters_[code] : seen_[code]) codes.push_back(code);
   if (static_cast<int64_t>(codes.size()) > kMaxTokens)
     fail(ErrorKind::input,
          "{}: has {} distinct characters, at most {} can be tokens; use another text", name,
          codes.size(), kMaxTokens);
-  return Vocabulary(kind, std::move(codes));
+  return Vocabulary(utf8 ? Vocabulary::Kind::characters : Vocabulary::Kind::bytes,
+                    std::move(codes));
 }
 
 Vocabulary Vocabulary::all_bytes() {
@@ -76,11 +92,53 @@ Vocabulary Vocabulary::all_bytes() {
   return Vocabulary(Kind::bytes, std::move(codes));
 }
 
+Vocabulary Vocabulary::of_pairs(BytePairs pairs) {
+  Vocabulary vocabulary = all_bytes();
+  vocabulary.kind_ = Kind::byte_pairs;
+  vocabulary.pairs_ = std::move(pairs);
+  return vocabulary;
+}
+
 std::string Vocabulary::serialize() const {
+  if (pairs_) {
+    json merges = json::array();
+    for (const auto& [first, second] : pairs_->merges()) merges.push_back({first, second});
+    return dump_json(
+        json{{"kind", "byte_pairs"}, {"merges", merges}, {"tokens", size()}, {"words", kWords}});
+  }
   const json document = {{"kind", kind_ == Kind::bytes ? "bytes" : "characters"},
                          {"tokens", std::vector<uint32_t>(codes_.begin(), codes_.end())}};
   return dump_json(document);
 }
+
+namespace {
+
+BytePairs parse_pairs(const json& document) {
+  if (!document.contains("words") || document["words"] != kWords)
+    fail_damaged(fmt::format("its rule of words is not \"{}\"", kWords));
+  const json merges = document.value("merges", json());
+  if (!merges.is_array()) fail_damaged("it has no list of merges");
+  std::vector<BytePair> pairs;
+  const auto token = [](const json& merge, size_t place) {
+    const json& entry = merge[place];
+    const int64_t number = entry.is_number_integer() ? entry.get<int64_t>() : -1;
+    if (number < 0 || number >= kMaxPairTokens) fail_damaged("a merge is not of two tokens");
+    return static_cast<uint16_t>(number);
+  };
+  for (const json& merge : merges) {
+    if (!merge.is_array() || merge.size() != 2) fail_damaged("a merge is not of two tokens");
+    pairs.push_back({token(merge, 0), token(merge, 1)});
+  }
+  if (document["tokens"] != kByteTokens + static_cast<int64_t>(pairs.size()))
+    fail_damaged("it has another number of tokens than its merges give");
+  try {
+    return BytePairs(std::move(pairs));
+  } catch (const Error& error) {
+    fail_damaged(error.what());
+  }
+}
+
+}  // namespace
 
 Vocabulary Vocabulary::parse(const std::string& text) {
   const json document = parse_json(text);
@@ -88,8 +146,9 @@ Vocabulary Vocabulary::parse(const std::string& text) {
   if (!document.contains("kind") || !document.contains("tokens"))
     fail_damaged("it has no \"kind\" or no \"tokens\"");
   const json& kind_name = document["kind"];
+  if (kind_name == "byte_pairs") return of_pairs(parse_pairs(document));
   if (kind_name != "characters" && kind_name != "bytes")
-    fail_damaged("its kind is neither \"characters\" nor \"bytes\"");
+    fail_damaged("its kind is none of \"characters\", \"bytes\" and \"byte_pairs\"");
   const Kind kind = kind_name == "bytes" ? Kind::bytes : Kind::characters;
   const int64_t limit = kind == Kind::bytes ? 256 : static_cast<int64_t>(kCodePoints);
 
@@ -132,24 +191,52 @@ std::string Vocabulary::remedy_for(char32_t code, char32_t before, std::string_v
   return "; leave it out";
 }
 
+std::vector<int32_t> Vocabulary::token_bytes() const {
+  std::vector<int32_t> bytes;
+  for (int32_t token = 0; token < size(); ++token)
+    bytes.push_back(static_cast<int32_t>(decode({token}).size()));
+  return bytes;
+}
+
+size_t Vocabulary::character_bytes(int32_t token) const {
+  const char32_t code = codes_[static_cast<size_t>(token)];
+  if (kind_ == Kind::bytes || code < 0x80) return 1;
+  return code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+}
+
 std::vector<int32_t> Vocabulary::encode(std::string_view text, const std::string& what) const {
   std::vector<int32_t> tokens;
-  tokens.reserve(text.size());
-  for (size_t position = 0; position < text.size();) {
+  if (pairs_) {
+    std::vector<uint16_t> short_tokens;
+    BytePairEncoder encoder(*pairs_, short_tokens);
+    encoder.add(text);
+    encoder.finish();
+    tokens.assign(short_tokens.begin(), short_tokens.end());
+  } else {
+    tokens.reserve(text.size());
+    encode_part(text, what, 0, tokens);
+  }
+  return tokens;
+}
+
+void Vocabulary::encode_part(std::string_view part, const std::string& what, int64_t before,
+                             std::vector<int32_t>& tokens) const {
+  const int64_t first = before - static_cast<int64_t>(tokens.size());  // number of tokens[0]
+  const auto number = [&] { return first + static_cast<int64_t>(tokens.size()); };
+  for (size_t position = 0; position < part.size();) {
     const char32_t code =
-        kind_ == Kind::bytes ? byte_at(text, position++) : next_character(text, position);
+        kind_ == Kind::bytes ? byte_at(part, position++) : next_character(part, position);
     if (code == kNotUtf8)
       fail(ErrorKind::input,
            "{} byte 0x{:02X} after {} characters is not UTF-8; the vocabulary needs UTF-8", what,
-           static_cast<uint32_t>(byte_at(text, position)), tokens.size());
+           static_cast<uint32_t>(byte_at(part, position)), number());
     if (!has(code))
       fail(ErrorKind::input, "{} {} at position {} is not in the vocabulary of {} tokens{}", what,
-           describe(kind_, code), tokens.size() + 1, size(),
+           describe(kind_, code), number() + 1, size(),
            remedy_for(code, tokens.empty() ? 0 : codes_[static_cast<size_t>(tokens.back())],
-                      text.substr(position)));
+                      part.substr(position)));
     tokens.push_back(token_of_[code]);
   }
-  return tokens;
 }
 
 std::string Vocabulary::decode(const std::vector<int32_t>& tokens) const {
@@ -157,6 +244,10 @@ std::string Vocabulary::decode(const std::vector<int32_t>& tokens) const {
   for (const int32_t token : tokens) {
     require(token >= 0 && token < size(), "token {} is outside of the vocabulary of {} tokens",
             token, size());
+    if (pairs_) {
+      text += pairs_->bytes(token);
+      continue;
+    }
     const char32_t code = codes_[static_cast<size_t>(token)];
     if (kind_ == Kind::bytes)
       text += static_cast<char>(code);
@@ -176,14 +267,28 @@ std::vector<std::string> Vocabulary::missing_from(const Vocabulary& other) const
 
 // Both are ascending: at the first difference, the smaller code is missing from the other.
 std::string Vocabulary::difference_from(const Vocabulary& other) const {
+  static constexpr const char* kNames[] = {"characters", "bytes", "byte pairs"};
+  const auto name_of = [](Kind kind) { return kNames[static_cast<size_t>(kind)]; };
   if (kind_ != other.kind_)
-    return kind_ == Kind::bytes ? "its tokens are bytes, not characters"
-                                : "its tokens are characters, not bytes";
+    return fmt::format("its tokens are {}, not {}", name_of(kind_), name_of(other.kind_));
+  if (pairs_) {
+    const std::vector<BytePair>&mine = pairs_->merges(), &others = other.pairs_->merges();
+    const auto at = std::mismatch(mine.begin(), mine.end(), others.begin(), others.end()).first;
+    if (at == mine.end() && mine.size() == others.size()) return "";
+    return fmt::format("its byte pairs differ from token {} on", kByteTokens + (at - mine.begin()));
+  }
   const auto [own, theirs] =
       std::mismatch(codes_.begin(), codes_.end(), other.codes_.begin(), other.codes_.end());
   if (own == codes_.end() && theirs == other.codes_.end()) return "";
   const bool added = theirs == other.codes_.end() || (own != codes_.end() && *own < *theirs);
   return describe(kind_, added ? *own : *theirs) + (added ? " is new" : " is missing");
+}
+
+std::string WholeCharacters::add(std::string_view piece) {
+  held_ += piece;
+  std::string whole = held_.substr(0, whole_characters(held_));
+  held_.erase(0, whole.size());
+  return whole;
 }
 
 }  // namespace linea

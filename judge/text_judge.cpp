@@ -14,27 +14,44 @@ std::vector<int32_t> read_tokens(const Task& task, Split split) {
   return tokens;
 }
 
+// What copies are measured in: tokens, but bytes where one text may be cut into byte pairs in
+// several ways.
+std::vector<int32_t> copied_units(const std::vector<int32_t>& tokens,
+                                  const Vocabulary& vocabulary) {
+  if (vocabulary.kind() != Vocabulary::Kind::byte_pairs) return tokens;
+  std::vector<int32_t> bytes;
+  for (const char c : vocabulary.decode(tokens)) bytes.push_back(static_cast<unsigned char>(c));
+  return bytes;
+}
+
 }  // namespace
 
 TextReport judge_text(const Task& task, const Vocabulary& vocabulary,
-                      const std::vector<std::vector<int32_t>>& samples) {
-  const std::vector<int32_t> training = read_tokens(task, Split::train);
-  std::vector<int32_t> validation = read_tokens(task, Split::val);
+                      const std::vector<std::vector<int32_t>>& sampled) {
+  const std::vector<int32_t> train = read_tokens(task, Split::train),
+                             training = copied_units(train, vocabulary);
+  const std::vector<int32_t> val = read_tokens(task, Split::val);
   std::unordered_set<std::string> known;
-  for_each_word(vocabulary.decode(training), [&](const std::string& word) { known.insert(word); });
+  for_each_word(vocabulary.decode(train), [&](const std::string& word) { known.insert(word); });
   TextReport report;
-  size_t sampled = 0;
-  for (const std::vector<int32_t>& sample : samples) {
+  std::vector<std::vector<int32_t>> samples;
+  size_t all = 0;
+  for (const std::vector<int32_t>& sample : sampled) {
     const KnownWords one = count_known(vocabulary.decode(sample), known);
     report.of_samples.words += one.words;
     report.of_samples.known += one.known;
-    sampled += sample.size();
+    samples.push_back(copied_units(sample, vocabulary));
+    all += samples.back().size();
   }
-  report.of_validation = count_known(vocabulary.decode(validation), known);
+  report.of_validation = count_known(vocabulary.decode(val), known);
   report.run = longest_copied_run(samples, training);
   const auto start = training.begin() + report.run.start;
-  report.copied = vocabulary.decode({start, start + report.run.length});
-  validation.resize(std::min(validation.size(), sampled));
+  const std::vector<int32_t> copied(start, start + report.run.length);
+  report.in_bytes = vocabulary.kind() == Vocabulary::Kind::byte_pairs;
+  report.copied =
+      report.in_bytes ? std::string(copied.begin(), copied.end()) : vocabulary.decode(copied);
+  std::vector<int32_t> validation = copied_units(val, vocabulary);
+  validation.resize(std::min(validation.size(), all));
   report.validation_run = longest_copied_run({validation}, training);
   return report;
 }

@@ -14,10 +14,11 @@ struct TextReport {
   KnownWords of_samples, of_validation;  // words that occur in the training text
   // The longest runs that occur there too, of the samples and of equally much validation text.
   CopiedRun run, validation_run;
-  std::string copied;  // the text of `run`
+  std::string copied;     // the text of `run`
+  bool in_bytes = false;  // the runs, of byte pairs; else in tokens
 };
 
 TextReport judge_text(const Task& task, const Vocabulary& vocabulary,
-                      const std::vector<std::vector<int32_t>>& samples);
+                      const std::vector<std::vector<int32_t>>& sampled);
 
 }  // namespace linea

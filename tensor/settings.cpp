@@ -131,12 +131,30 @@ SettingValue parse_value(const Setting& setting, const std::string& text) {
   return value;
 }
 
-Settings complete(const Declarations& declared, const Settings& given, const std::string& owner) {
+void replace_other_names(const Declarations& declared, const Settings& given, Settings& values) {
+  for (const Setting& setting : declared) {
+    const auto& [key, value] = setting.stands_for;
+    if (key.empty() || !given.has(setting.key)) continue;
+    const bool on = values.flag(setting.key);
+    values.erase(setting.key);
+    const bool has_value = values.has(key) && values.at(key) == SettingValue(value);
+    if (given.has(key) && on != has_value)
+      fail(ErrorKind::usage, "`{0}` {1} and `{2}` {3} contradict each other; leave `{0}` out",
+           setting.key, on, key, to_string(values.at(key)));
+    if (on) values[key] = value;
+    if (!on && has_value) values.erase(key);
+  }
+}
+
+Settings complete(const Declarations& declared, const Settings& all, const std::string& owner) {
+  Settings given = all;
+  replace_other_names(declared, all, given);
   for (const auto& [key, value] : given)
     if (find_setting(declared, key) == nullptr)
       fail(ErrorKind::usage, "{} has no setting `{}`", owner, key);
   Settings result;
   for (const Setting& setting : declared) {
+    if (!setting.stands_for.first.empty()) continue;
     const bool is_given = given.has(setting.key);
     if (!applies(setting, result)) {
       if (is_given && given.at(setting.key) != setting.initial)

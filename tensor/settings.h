@@ -45,6 +45,9 @@ struct Setting {
   // Tensors with this word in their names depend on the setting, so that --init-from leaves them
   // out where it differs.
   std::string defines{};
+  // A flag that is another name for a value of another setting, {"tokenizer", "bytes"}: true gives
+  // it that value, false its default where it has that value. It has no value of its own.
+  std::pair<std::string, std::string> stands_for{};
   bool affects_training = true;  // --resume reports a changed value
   MayChange may_change = MayChange::on_resume;
 };
@@ -94,6 +97,10 @@ inline Setting defining(const std::string& tensor, Setting setting) {
 }
 inline Setting changing(MayChange may_change, Setting setting) {
   setting.may_change = may_change;
+  return setting;
+}
+inline Setting standing_for(const std::string& key, const std::string& value, Setting setting) {
+  setting.stands_for = {key, value};
   return setting;
 }
 // Of the model, not of its training: only --init-from may change it.
@@ -173,6 +180,10 @@ SettingValue parse_value(const Setting& setting, const std::string& text);
 // Error: ErrorKind::usage, a value of another type (but for a whole number where a real one is
 // wanted, which is converted), out of range or not among the choices.
 void check_value(const Setting& setting, SettingValue& value);
+
+// Replaces values of flags that stand for a value of another setting, as in `given`, a part of
+// `values`. Error: ErrorKind::usage, a flag and another value of that setting in `given`.
+void replace_other_names(const Declarations& declared, const Settings& given, Settings& values);
 
 // The values of all settings that apply: those given, and the defaults. `owner` names the mechanism
 // in errors ("attention linear"). Errors: ErrorKind::usage, a key that is not declared, and those

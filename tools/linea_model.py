@@ -18,6 +18,7 @@ program fast. N is the number of positions, D the size of a head's queries and k
 import json
 import math
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -31,7 +32,7 @@ heads layer_convolution layers levels nu output_head positions reversible rule s
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device
 dim dropout dtype early_stop ema eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
 optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
-judge_samples warmup weight_decay"""
+judge_samples tokenizer vocab warmup weight_decay"""
 
 def choose(kind, name, known):
     if name not in known:
@@ -200,9 +201,39 @@ def sinusoidal(N, dim):
     angle = np.arange(N)[:, None] * 10000.0 ** -(d // 2 * 2 / dim)
     return np.where(d % 2 == 0, np.sin(angle), np.cos(angle))
 
+# ---- byte pairs: merges stay inside of words ----
+WORD = re.compile(rb"""[ ']?[A-Za-z\x80-\xff]+ | [ ]?[0-9]+ | [ ]?[^A-Za-z0-9\x80-\xff \t\r\n]+ | [\r\n]+
+    | [ \t]+(?=[ ][^ \t\r\n]) | [ \t]+""", re.VERBOSE)
+
+def words_of(text):
+    place = 0
+    while place < len(text):
+        end = WORD.match(text, place).end()
+        if end - place > 64:  # the most, and whole characters
+            end = cut = place + 64
+            while cut > end - 3 and text[cut] & 0xC0 == 0x80:
+                cut -= 1
+            end = end if text[cut] & 0xC0 == 0x80 else cut
+        yield text[place:end]
+        place = end
+
+def join_pairs(word, pairs):
+    while found := [pairs[pair] for pair in zip(word, word[1:]) if pair in pairs]:
+        token, i = min(found), 0  # the earliest merge, everywhere from left to right
+        while i + 1 < len(word):
+            if pairs.get((word[i], word[i + 1])) == token:
+                word[i:i + 2] = [token]
+            i += 1
+    return word
+
 class Model:
     def __init__(self, tensors, settings, vocabulary):
         self.tensors, self.settings, self.used = tensors, settings, set()
+        self.pairs = None
+        if vocabulary.get("kind") == "byte_pairs":
+            choose("the rule of words", vocabulary["words"], ["spaced"])
+            self.pairs = {tuple(pair): 256 + i for i, pair in enumerate(vocabulary["merges"])}
+            vocabulary = {"kind": "bytes", "tokens": list(range(256))}
         self.codes, self.of_bytes = vocabulary.get("tokens", []), vocabulary.get("kind") == "bytes"
         self.start = self.codes.index(10) if 10 in self.codes else 0  # before the first token: the newline
         self.length = len(tensors.get("position_embedding.weight", ())) or settings.get("length", 0)
@@ -340,9 +371,15 @@ class Model:
         codes = text.encode() if self.of_bytes else [ord(c) for c in text]
         for code in set(codes) - set(self.codes):
             raise ValueError(f"{chr(code)!r} (U+{code:04X}) is not in the vocabulary of {len(self.codes)} tokens")
+        if self.pairs is not None:
+            return [token for word in words_of(bytes(codes)) for token in join_pairs(list(word), self.pairs)]
         return [self.codes.index(code) for code in codes]
 
     def decode(self, tokens):
+        if self.pairs is not None:
+            parts = {token: pair for pair, token in self.pairs.items()}
+            split = lambda token: split(parts[token][0]) + split(parts[token][1]) if token in parts else [token]
+            tokens = [byte for token in tokens for byte in split(token)]
         codes = [self.codes[token] for token in tokens]
         return bytes(codes).decode(errors="replace") if self.of_bytes else "".join(map(chr, codes))
 

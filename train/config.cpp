@@ -11,6 +11,8 @@
 namespace linea {
 namespace {
 
+constexpr const char* kNotSet = "not set";  // of a mechanism that was not chosen
+
 SettingValue value_of(const RunConfig& config, const GeneralSetting& general) {
   return std::visit([&](auto member) -> SettingValue { return config.*member; }, general.member);
 }
@@ -31,11 +33,16 @@ class Resolver {
   void apply(const SettingLayer& layer) {
     for (const MechanismKind& kind : kinds_)
       if (layer.values.has(kind.key)) choose(kind, layer);
+    const RunConfig before = config_;
     for (const auto& [key, value] : layer.values) try {
         assign(key, value, layer.source.empty());
       } catch (const Error& error) {
         refuse(layer, key, error.what());
       }
+    for (const MechanismKind& kind : kinds_) {
+      replace_other_names(kind, layer);
+      drop_conditional(kind, layer, before.*kind.settings);
+    }
   }
 
   const RunConfig& config() const { return config_; }
@@ -66,6 +73,28 @@ class Resolver {
     } catch (const Error& error) {
       refuse(layer, kind.key, error.what());
     }
+  }
+
+  void replace_other_names(const MechanismKind& kind, const SettingLayer& layer) {
+    for (const Mechanism& mechanism : kind.mechanisms) {
+      if (mechanism.name != config_.*kind.name) continue;
+      try {
+        linea::replace_other_names(mechanism.settings, layer.values, config_.*kind.settings);
+      } catch (const Error& error) {
+        refuse(layer, "", error.what());
+      }
+    }
+  }
+
+  // Settings of earlier layers whose condition (Setting::only_with) this layer ends.
+  void drop_conditional(const MechanismKind& kind, const SettingLayer& layer,
+                        const Settings& before) {
+    Settings& own = config_.*kind.settings;
+    for (const Mechanism& mechanism : kind.mechanisms)
+      if (mechanism.name == config_.*kind.name)
+        for (const Setting& setting : mechanism.settings)
+          if (!layer.values.has(setting.key) && applies(setting, before) && !applies(setting, own))
+            own.erase(setting.key);
   }
 
   static SettingValue checked(const Setting& setting, const SettingValue& given, bool as_text) {
@@ -180,7 +209,7 @@ std::vector<SettingChange> setting_changes(const RunConfig& before, const RunCon
   std::vector<SettingChange> changes;
   for (const auto& [setting, group, value] : applied_settings(now)) {
     if (was.has(setting.key) && was.at(setting.key) == value) continue;
-    const std::string old = was.has(setting.key) ? to_string(was.at(setting.key)) : "not set";
+    const std::string old = was.has(setting.key) ? to_string(was.at(setting.key)) : kNotSet;
     changes.push_back(
         {setting, old, fmt::format("{} was {}, is {}", setting.key, old, to_string(value))});
   }
@@ -192,6 +221,8 @@ void refuse_changes(const RunConfig& before, const RunConfig& now, const std::st
   for (const SettingChange& change : setting_changes(before, now)) {
     const MayChange may = change.setting.may_change;
     if (may <= occasion) continue;
+    // The other mechanism is refused, or may be chosen.
+    if (occasion == MayChange::by_init_from && change.before == kNotSet) continue;
     fail(ErrorKind::usage, "`{}` was {} in {} and cannot change{}", change.setting.key,
          change.before, run,
          may == MayChange::never

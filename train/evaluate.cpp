@@ -65,7 +65,8 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_
   const int64_t batch_size = evaluation_rows(model, task, batch_rows);
   Score score;
   double loss = 0;
-  int64_t correct = 0;
+  int64_t correct = 0, bytes = 0;
+  const std::vector<int32_t>& token_bytes = task.shape().token_bytes;
   for (int64_t first = 0; first < rows; first += batch_size) {
     const Batch batch =
         evaluation_batch(task, split, first, std::min(batch_size, rows - first), rows);
@@ -78,6 +79,7 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_
       if (batch.targets[i] == kNotScored) continue;
       loss += losses[i];
       correct += predicted[i] == batch.targets[i] ? 1 : 0;
+      if (!token_bytes.empty()) bytes += token_bytes[static_cast<size_t>(batch.targets[i])];
       ++score.tokens;
     }
     if (progress) progress(std::min(first + batch_size, rows), rows);
@@ -86,6 +88,7 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_
     fail(ErrorKind::input, "the {} split has no scored token", split_name(split));
   score.loss = loss / static_cast<double>(score.tokens);
   score.bits = to_bits(score.loss);
+  if (bytes > 0) score.bits_per_byte = to_bits(loss) / static_cast<double>(bytes);
   score.accuracy = static_cast<double>(correct) / static_cast<double>(score.tokens);
   return score;
 }

@@ -7,8 +7,10 @@
 namespace linea {
 
 struct Score {
-  double loss = 0;      // nats per scored token
-  double bits = 0;      // bits/dim of images, bits/char of text: loss / ln 2
+  double loss = 0;  // nats per scored token
+  double bits = 0;  // bits/dim of images, bits/char or bits/token of text: loss / ln 2
+  // Of text: the bits of all scored tokens / their bytes, whatever the tokens are; else 0.
+  double bits_per_byte = 0;
   double accuracy = 0;  // fraction of scored positions whose most likely token is the target
   int64_t tokens = 0;   // scored positions
 };
@@ -17,8 +19,10 @@ double to_bits(double nats);
 // The unit of a token's bits.
 inline const char* bits_name(const TaskShape& shape) {
   if (shape.side > 0) return "bits/dim";
+  if (shape.byte_pairs) return "bits/token";
   return shape.second_vocab_size > 0 ? "bits" : "bits/char";
 }
+inline bool is_text(const TaskShape& shape) { return !shape.token_bytes.empty(); }
 
 // Rows per batch of evaluate(), chosen so that it needs no more memory than training with batches
 // of `batch` rows: the larger of `batch` and the rows that fit in the memory of the gradients, at

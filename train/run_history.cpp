@@ -69,10 +69,12 @@ double RunHistory::seconds() const {
 
 std::string describe_validation(const MetricsLine& line, const TaskShape& shape,
                                 const std::string& prefix) {
-  return fmt::format("step {}: loss {:.4f}, {:.4f} {}, accuracy {:.4f} over {:.0f} tokens",
-                     line.step, line.value(prefix + "loss"), line.value(prefix + "bits"),
-                     bits_name(shape), line.value(prefix + "accuracy"),
-                     line.value(prefix + "tokens"));
+  const bool has_bytes = line.values.count(prefix + "bits_per_byte") != 0;
+  return fmt::format(
+      "step {}: loss {:.4f}, {:.4f} {}, {}accuracy {:.4f} over {:.0f} tokens", line.step,
+      line.value(prefix + "loss"), line.value(prefix + "bits"), bits_name(shape),
+      has_bytes ? fmt::format("{:.4f} bits/byte, ", line.value(prefix + "bits_per_byte")) : "",
+      line.value(prefix + "accuracy"), line.value(prefix + "tokens"));
 }
 
 bool is_run(const fs::path& folder) {

@@ -123,14 +123,15 @@ void sample_text(const Model& model, const std::string& vocabulary, const Sampli
   const Vocabulary characters = check_text(vocabulary, request.tokens);
   const std::vector<int32_t> start = encode_prompt(characters, request.prompt);
   StopText text(request.stops);
+  WholeCharacters pieces;  // a token may end inside of a character
   print(request.prompt);
   const auto watch = [&](const std::vector<int32_t>& sampled) {
-    print(text.add(characters.decode(sampled)));
+    print(pieces.add(text.add(characters.decode(sampled))));
     return !text.stopped();
   };
   with_model_memory(&model, sampling_hint(1),
                     [&] { Generator(model, options).sample({start}, request.tokens, watch); });
-  print(text.rest());
+  print(pieces.add(text.rest()) + pieces.rest());
 }
 
 void sample_texts(const Model& model, const std::string& vocabulary, const SamplingOptions& options,

@@ -60,8 +60,8 @@ struct TextRequest {
   std::vector<std::string> stops = {};  // the sampled text ends before the first of these
 };
 
-// Samples tokens after the prompt; `print` gets the prompt and the text as it is sampled. Error: a
-// prompt token outside the vocabulary.
+// Samples tokens after the prompt; `print` gets the prompt and the text as it is sampled, in
+// whole characters (WholeCharacters). Error: a prompt token outside the vocabulary.
 void sample_text(const Model& model, const std::string& vocabulary, const SamplingOptions& options,
                  const TextRequest& request, const std::function<void(const std::string&)>& print);
 

@@ -20,16 +20,18 @@ constexpr double kReportSeconds = 10;              // between pages without a va
 
 double without_sign_of_nan(double x) { return std::isnan(x) ? std::abs(x) : x; }
 
-void add_score(const std::string& prefix, const Score& score, MetricValues& values) {
+void add_score(const std::string& prefix, const Score& score, bool text, MetricValues& values) {
   values.emplace_back(prefix + "loss", score.loss);
   values.emplace_back(prefix + "bits", score.bits);
   values.emplace_back(prefix + "accuracy", score.accuracy);
   values.emplace_back(prefix + "tokens", static_cast<double>(score.tokens));
+  if (text) values.emplace_back(prefix + "bits_per_byte", score.bits_per_byte);
 }
 
-std::string describe(const Score& score) {
-  return fmt::format("loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens", score.loss,
-                     score.bits, score.accuracy, score.tokens);
+std::string describe(const Score& score, bool text) {
+  return fmt::format("loss {:.4f}, {:.4f} bits, {}accuracy {:.4f} over {} tokens", score.loss,
+                     score.bits, text ? fmt::format("{:.4f} bits/byte, ", score.bits_per_byte) : "",
+                     score.accuracy, score.tokens);
 }
 
 }  // namespace
@@ -124,6 +126,7 @@ std::string Trainer::divergence_hint() const {
 // the best so far.
 bool Trainer::validate(bool last) {
   const int64_t rows = task_->rows(Split::val);
+  const bool text = is_text(task_->shape());
   const int64_t usual = std::min(rows, std::max<int64_t>(1, kValidationTokens / task_->length()));
   const auto score_of = [&](const Model& model, int64_t count) {
     return evaluate(model, *task_, Split::val, config_.batch, count,
@@ -131,25 +134,25 @@ bool Trainer::validate(bool last) {
   };
   const Score score = score_of(*model_, usual);
   MetricValues values;
-  add_score("val_", score, values);
-  std::string text = fmt::format("step {}: validation {}", step_, describe(score));
+  add_score("val_", score, text, values);
+  std::string note = fmt::format("step {}: validation {}", step_, describe(score, text));
   Validations all = metrics_->validations();
   all[step_] = {score.loss, score.tokens};
   stopped_early_ = stops_early(all, config_.early_stop);
   if ((last || stopped_early_) && rows * task_->length() <= kMaxValidationTokens) {
     const Score whole = usual == rows ? score : score_of(*model_, rows);
-    add_score("whole_val_", whole, values);
-    if (usual < rows) text += "; of the whole split: " + describe(whole);
+    add_score("whole_val_", whole, text, values);
+    if (usual < rows) note += "; of the whole split: " + describe(whole, text);
   } else if (usual < rows) {
-    text += " (part of the split; linea eval takes all of it)";
+    note += " (part of the split; linea eval takes all of it)";
   }
   if (average_) {
     values.emplace_back("val_loss_ema", score_of(average_->model(), usual).loss);
-    text += fmt::format("; loss of the averaged weights {:.4f}", values.back().second);
+    note += fmt::format("; loss of the averaged weights {:.4f}", values.back().second);
   }
   values.emplace_back("elapsed_s", elapsed_seconds());
   metrics_->record(step_, values);
-  progress_.note(text);
+  progress_.note(note);
   next_report_ = 0;  // now: the page shows this validation
   return is_best(Weights::last) || (average_ && is_best(Weights::average));
 }

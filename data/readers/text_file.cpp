@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "data/files.h"
 #include "data/readers/file_kind.h"
 #include "data/readers/gzip.h"
 #include "data/readers/zip.h"
@@ -15,7 +14,7 @@ namespace {
 // The packing of a text, by the first bytes or by the name.
 enum class Packing { none, gzip, zip };
 
-Packing packing_of(const std::string& bytes, std::string extension, TextKind kind) {
+Packing packing_of(std::string_view bytes, std::string extension, TextKind kind) {
   if (kind == TextKind::content) {
     if (bytes.starts_with(kGzipStart)) return Packing::gzip;
     if (bytes.starts_with(kZipStart)) return Packing::zip;
@@ -27,23 +26,33 @@ Packing packing_of(const std::string& bytes, std::string extension, TextKind kin
 
 }  // namespace
 
-std::string read_text_file(const std::filesystem::path& path, TextKind kind) {
-  std::string text = read_file(path);
-  const Packing packing = packing_of(text, path.extension().string(), kind);
-  if (packing != Packing::none) text = packing == Packing::gzip ? read_gzip(path) : read_zip(path);
+std::shared_ptr<const TextSource> open_text_file(const std::filesystem::path& path, TextKind kind) {
+  auto source = std::make_shared<TextSource>(path);
+  std::string buffer;
+  const Packing packing = packing_of(source->start(buffer), path.extension().string(), kind);
+  if (packing != Packing::none)
+    source = std::make_shared<TextSource>(
+        packing == Packing::gzip ? read_gzip(path) : read_zip(path), path.string());
   if (kind == TextKind::content) {
-    if (const auto found = foreign_kind(text))
+    const std::string_view start = source->start(buffer);
+    if (const auto found = foreign_kind(start))
       fail(ErrorKind::input, "{}: {} {}{}; {}", path.string(),
            packing == Packing::none ? "is" : "holds", found->name,
            packing == Packing::gzip  ? " in gzip"
            : packing == Packing::zip ? " in a zip archive"
                                      : "",
            found->remedy);
-    constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";
-    if (text.starts_with(kByteOrderMark)) text.erase(0, 3);
+    if (start.starts_with("\xEF\xBB\xBF")) source->leave_out(3);  // a byte order mark
   }
-  if (text.empty()) fail(ErrorKind::input, "{}: is empty; name a file with text", path.string());
-  return text;
+  if (source->size() == 0)
+    fail(ErrorKind::input, "{}: is empty; name a file with text", path.string());
+  return source;
+}
+
+std::string read_text_file(const std::filesystem::path& path, TextKind kind) {
+  const std::shared_ptr<const TextSource> source = open_text_file(path, kind);
+  std::string buffer;
+  return std::string(source->read(0, source->size(), buffer));
 }
 
 }  // namespace linea

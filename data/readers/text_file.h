@@ -2,7 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
+
+#include "data/text_source.h"
 
 namespace linea {
 
@@ -13,6 +16,8 @@ enum class TextKind { content, name };
 
 // Error: ErrorKind::input for a file that is empty, is damaged or, by its content, is no text
 // (data/readers/file_kind.h); the message names the kind and what to do.
+std::shared_ptr<const TextSource> open_text_file(const std::filesystem::path& path,
+                                                 TextKind kind = TextKind::content);
 std::string read_text_file(const std::filesystem::path& path, TextKind kind = TextKind::content);
 
 }  // namespace linea

@@ -46,7 +46,9 @@ struct TaskShape {
   int64_t classes = 0;   // 0 without a class token
   int32_t no_class =
       -1;  // inputs[0] instead of a class, where training drops some; -1: it does not
-  int64_t second_vocab_size = 0;  // tokens of Batch::second_inputs, 0 without a second stream
+  int64_t second_vocab_size = 0;       // tokens of Batch::second_inputs, 0 without a second stream
+  std::vector<int32_t> token_bytes{};  // of a text: the bytes of each token; empty for other tasks
+  bool byte_pairs = false;             // tokens are byte pairs, not characters or bytes
 };
 
 class Task {

@@ -1,39 +1,32 @@
 #include "data/tasks/text_task.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "data/hash.h"
 #include "data/readers/file_kind.h"
 #include "data/readers/text_file.h"
-#include "data/utf8.h"
+#include "data/text_tokens.h"
 #include "data/vocabulary.h"
 #include "tensor/error.h"
 
 namespace linea {
 namespace {
 
-constexpr int64_t kDefaultLength = 256;
+constexpr int64_t kDefaultLength = 256, kDefaultVocab = 512;
 
 class TextTask : public Task {
  public:
-  TextTask(const TaskShape& shape, Vocabulary vocabulary, std::vector<int32_t> text,
-           std::vector<std::string> notes)
-      : Task(shape),
-        vocabulary_(std::move(vocabulary)),
-        text_(std::move(text)),
-        notes_(std::move(notes)),
-        train_end_(train_tokens(token_count())) {}
-
-  static int64_t train_tokens(int64_t tokens) { return tokens * 9 / 10; }
+  TextTask(const TaskShape& shape, TextTokens text, std::vector<std::string> notes)
+      : Task(shape), text_(std::move(text)), notes_(std::move(notes)) {}
 
   // The last window starts early enough for its last target to belong to train.
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), shape().start);
     for (int64_t row = 0; row < rows; ++row) {
-      const int64_t start = shuffled_example(seed, step, rows, row, train_end_ - length());
+      const int64_t start = shuffled_example(seed, step, rows, row, text_.train_end() - length());
       put(start + 1, start + 1 + length(), batch, row);
     }
     return batch;
@@ -57,60 +50,79 @@ class TextTask : public Task {
     return batch;
   }
 
-  std::string fingerprint() const override {
-    return hash_bytes({reinterpret_cast<const char*>(text_.data()),
-                       static_cast<size_t>(train_end_) * sizeof(int32_t)});
-  }
+  std::string fingerprint() const override { return text_.train_hash(); }
 
-  std::string serialized_vocabulary() const override { return vocabulary_.serialize(); }
+  std::string serialized_vocabulary() const override { return text_.vocabulary().serialize(); }
 
   std::vector<std::string> notes() const override { return notes_; }
 
  private:
-  int64_t token_count() const { return static_cast<int64_t>(text_.size()); }
-
   std::pair<int64_t, int64_t> range(Split split) const {
     require(
         has(split),
         "a text has no test split: its first 90% are train, the rest is val; choose `split` val");
-    if (split == Split::train) return {0, train_end_};
-    return {train_end_, token_count()};
+    if (split == Split::train) return {0, text_.train_end()};
+    return {text_.train_end(), text_.size()};
   }
 
   // Scores text[first, end), each token given the one before it (the start token before the first).
   void put(int64_t first, int64_t end, Batch& batch, int64_t row) const {
-    int32_t* inputs = batch.inputs.data() + row * length();
-    int32_t* targets = batch.targets.data() + row * length();
-    for (int64_t position = first; position < end; ++position) {
-      if (position > 0) inputs[position - first] = text_[static_cast<size_t>(position - 1)];
-      targets[position - first] = text_[static_cast<size_t>(position)];
-    }
+    std::vector<int32_t> tokens;
+    const int64_t context = first > 0 ? 1 : 0;
+    text_.read(first - context, end, tokens);
+    std::copy(tokens.begin(), tokens.end() - 1,
+              batch.inputs.begin() + row * length() + 1 - context);
+    std::copy(tokens.begin() + context, tokens.end(), batch.targets.begin() + row * length());
   }
 
-  Vocabulary vocabulary_;
-  std::vector<int32_t> text_;
+  TextTokens text_;
   std::vector<std::string> notes_;
-  int64_t train_end_;  // text_[0, train_end_) is train, the rest val
 };
 
-// Of a text that becomes bytes, though nobody asked for that, and of one in another encoding.
-std::vector<std::string> notes_on(const TaskOptions& options, const Vocabulary& vocabulary,
-                                  const std::string& text) {
-  if (options.settings.flag("bytes") || !options.vocabulary.empty()) return {};
-  const std::string& data = options.settings.text("data");
-  const std::string hint = encoding_hint(text);
+// The characters of a text, or its bytes, which is noted; so is another encoding.
+Vocabulary found_vocabulary(const TextSource& source, std::vector<std::string>& notes) {
+  VocabularyScan scan;
+  source.for_each_block(0, source.size(), [&](std::string_view block) { scan.add(block); });
+  Vocabulary vocabulary = scan.vocabulary(source.name());
+  std::string buffer;
+  const std::string hint = encoding_hint(source.start(buffer));
   if (vocabulary.kind() == Vocabulary::Kind::bytes)
-    return {fmt::format("{}: not UTF-8 at byte {}: read as bytes{}", data, first_non_utf8(text) + 1,
-                        hint)};
-  if (hint.empty()) return {};
-  return {fmt::format("{}: every character has bytes that are 0{}", data, hint)};
+    notes.push_back(fmt::format("{}: not UTF-8 at byte {}: read as bytes{}", source.name(),
+                                scan.first_non_utf8() + 1, hint));
+  else if (!hint.empty())
+    notes.push_back(fmt::format("{}: every character has bytes that are 0{}", source.name(), hint));
+  return vocabulary;
 }
 
-Vocabulary vocabulary_for(const TaskOptions& options, const std::string& text) {
+Vocabulary learned_vocabulary(const TextSource& source, int64_t tokens,
+                              std::vector<std::string>& notes) {
+  Vocabulary vocabulary = learn_pairs(source, tokens);
+  if (vocabulary.size() < tokens)
+    notes.push_back(fmt::format(
+        "{}: gives {} byte-pair tokens, fewer than the {} asked for: no pair of them occurs twice",
+        source.name(), vocabulary.size(), tokens));
+  return vocabulary;
+}
+
+Vocabulary vocabulary_for(const TaskOptions& options, const TextSource& source,
+                          std::vector<std::string>& notes) {
   if (!options.vocabulary.empty()) return Vocabulary::parse(options.vocabulary);
-  return options.settings.flag("bytes")
-             ? Vocabulary::all_bytes()
-             : Vocabulary::from_text(text, options.settings.text("data"));
+  const std::string& tokenizer = options.settings.text("tokenizer");
+  if (tokenizer == "bytes") return Vocabulary::all_bytes();
+  if (tokenizer == "bpe")
+    return learned_vocabulary(source, options.settings.integer("vocab"), notes);
+  return found_vocabulary(source, notes);
+}
+
+// Error: ErrorKind::usage, fewer tokens than bytes and one pair.
+void check_tokens(const Settings& settings) {
+  if (!settings.has("vocab")) return;
+  const int64_t tokens = settings.integer("vocab");
+  require(
+      tokens > kByteTokens,
+      "`vocab` is {}; it must be at least {}: the {} bytes are tokens, too, and a pair adds one; "
+      "for bytes alone choose `tokenizer` bytes",
+      tokens, kByteTokens + 1, kByteTokens);
 }
 
 TaskShape shape_with(const TaskOptions& options, const Vocabulary& vocabulary) {
@@ -119,6 +131,8 @@ TaskShape shape_with(const TaskOptions& options, const Vocabulary& vocabulary) {
   shape.input_vocab_size = vocabulary.size();
   shape.length = options.settings.integer("length");
   shape.start = vocabulary.start_token();
+  shape.token_bytes = vocabulary.token_bytes();
+  shape.byte_pairs = vocabulary.kind() == Vocabulary::Kind::byte_pairs;
   return shape;
 }
 
@@ -130,31 +144,34 @@ TaskShape shape_of(const TaskOptions& options) {
 std::unique_ptr<Task> make(const TaskOptions& options) {
   const std::string& data = options.settings.text("data");
   require(!data.empty(), "task text reads a file; name it with `data`");
-  const std::string text =
-      read_text_file(data, options.settings.flag("bytes") ? TextKind::name : TextKind::content);
-  Vocabulary vocabulary = vocabulary_for(options, text);
-  const TaskShape shape = shape_with(options, vocabulary);
-  std::vector<std::string> notes = notes_on(options, vocabulary, text);
-  std::vector<int32_t> tokens = vocabulary.encode(text, data + ":");
-  const auto count = static_cast<int64_t>(tokens.size());
-  const int64_t train_count = TextTask::train_tokens(count);
-  if (shape.length >= train_count)
+  check_tokens(options.settings);
+  const std::shared_ptr<const TextSource> source = open_text_file(
+      data, options.settings.text("tokenizer") == "bytes" ? TextKind::name : TextKind::content);
+  std::vector<std::string> notes;
+  TextTokens text(source, vocabulary_for(options, *source, notes));
+  const TaskShape shape = shape_with(options, text.vocabulary());
+  if (shape.length >= text.train_end())
     fail(ErrorKind::input,
          "{}: has {} tokens, of which {} are for training: too few for windows of {} + 1; use a "
          "longer text or a shorter `length`",
-         data, count, train_count, shape.length);
-  return std::make_unique<TextTask>(shape, std::move(vocabulary), std::move(tokens),
-                                    std::move(notes));
+         data, text.size(), text.train_end(), shape.length);
+  return std::make_unique<TextTask>(shape, std::move(text), std::move(notes));
 }
 
 }  // namespace
 
 TaskEntry text_task() {
   using namespace declare;
+  const auto fixed = [](Setting setting) { return changing(MayChange::never, std::move(setting)); };
   return {"text",
-          "the next character of a text",
+          "the next token of a text: a character, a byte or a byte pair",
           {of_model(integer("length", kDefaultLength, at_least(1), "tokens of a sequence")),
-           of_model(flag("bytes", "take the 256 bytes as tokens, whatever the file holds")),
+           fixed(choice("tokenizer", "char", {"char", "bytes", "bpe"},
+                        "characters, the 256 bytes, or byte pairs learned from the training text")),
+           fixed(only_with("tokenizer", {"bpe"},
+                           integer("vocab", kDefaultVocab, {1, kMaxPairTokens},
+                                   "tokens of bpe, the 256 bytes among them"))),
+           standing_for("tokenizer", "bytes", flag("bytes", "the same as --tokenizer bytes")),
            data_setting("a file of text, plain, gzip or zip")},
           make,
           shape_of,

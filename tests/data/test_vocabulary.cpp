@@ -84,6 +84,49 @@ TEST(Text, SerializationRoundTrips) {
   }
 }
 
+TEST(Text, BytePairsRoundTrip) {
+  const Vocabulary pairs = Vocabulary::of_pairs(BytePairs({{'t', 'h'}, {256, 'e'}, {' ', 257}}));
+  EXPECT_EQ(pairs.kind(), Kind::byte_pairs);
+  EXPECT_EQ(pairs.size(), 259);
+  EXPECT_EQ(pairs.start_token(), '\n');
+  EXPECT_EQ(pairs.encode("the the\xFF\n"), (std::vector<int32_t>{257, 258, 0xFF, '\n'}));
+  EXPECT_EQ(pairs.decode({257, 258, 0xFF}), "the the\xFF");
+  EXPECT_EQ(pairs.token_bytes()[258], 4);
+  EXPECT_EQ(pairs.serialize(),
+            R"({"kind":"byte_pairs","merges":[[116,104],[256,101],[32,257]],"tokens":259,)"
+            R"("words":"spaced"})");
+  const Vocabulary copy = Vocabulary::parse(pairs.serialize());
+  EXPECT_EQ(copy.encode("the the"), pairs.encode("the the"));
+  EXPECT_EQ(copy.difference_from(pairs), "");
+  const Vocabulary other = Vocabulary::of_pairs(BytePairs({{'t', 'h'}, {256, 'a'}, {' ', 257}})),
+                   fewer = Vocabulary::of_pairs(BytePairs({{'t', 'h'}}));
+  EXPECT_EQ(other.difference_from(pairs), "its byte pairs differ from token 257 on");
+  EXPECT_EQ(fewer.difference_from(pairs), "its byte pairs differ from token 257 on");
+  EXPECT_EQ(pairs.difference_from(fewer), "its byte pairs differ from token 257 on");
+  EXPECT_EQ(pairs.difference_from(Vocabulary::all_bytes()), "its tokens are byte pairs, not bytes");
+  EXPECT_EQ(Vocabulary::from_text("na\u00efve", "text").token_bytes(),
+            (std::vector<int32_t>{1, 1, 1, 1, 2}));
+}
+
+TEST(Text, CharactersArePrintedWhole) {
+  const std::string text = "a\u00e9\u20ac\U0001F600z";
+  WholeCharacters whole;
+  std::string all;
+  for (const char c : text) {
+    const std::string piece = whole.add({&c, 1});
+    EXPECT_EQ(first_non_utf8(piece), piece.size());
+    all += piece;
+  }
+  EXPECT_EQ(all, text);
+  EXPECT_EQ(whole.rest(), "");
+  EXPECT_EQ(whole.add("x\xE2\x82"), "x");
+  EXPECT_EQ(whole.rest(), "\xE2\x82");  // never completed
+  // What is not UTF-8 passes, once no byte can complete it.
+  for (const std::string& bytes : {std::string("\xFF"), std::string("\x80\x80\x80\x80\x80"),
+                                   std::string("\xE9t\xE9."), std::string("\xF0\x9F.")})
+    EXPECT_EQ(WholeCharacters().add(bytes), bytes) << testing::PrintToString(bytes);
+}
+
 TEST(Text, RefusesADamagedVocabulary) {
   const std::string damaged[] = {
       "",
@@ -108,6 +151,18 @@ TEST(Text, RefusesADamagedVocabulary) {
       R"({"kind":"characters","tokens":[1114112]})",
       R"({"kind":"characters","tokens":[4294967296]})",
       R"({"kind":"characters","tokens":[18446744073709551615]})",
+      R"({"kind":"byte_pairs","tokens":256})",
+      R"({"kind":"byte_pairs","merges":[],"tokens":256})",
+      R"({"kind":"byte_pairs","merges":[],"tokens":256,"words":"other"})",
+      R"({"kind":"byte_pairs","merges":[],"tokens":[256],"words":"spaced"})",
+      R"({"kind":"byte_pairs","merges":[[1,2]],"tokens":256,"words":"spaced"})",
+      R"({"kind":"byte_pairs","merges":[[1]],"tokens":257,"words":"spaced"})",
+      R"({"kind":"byte_pairs","merges":[[1,2,3]],"tokens":257,"words":"spaced"})",
+      R"({"kind":"byte_pairs","merges":[{"0":1,"1":2}],"tokens":257,"words":"spaced"})",
+      R"({"kind":"byte_pairs","merges":[[1,256]],"tokens":257,"words":"spaced"})",
+      R"({"kind":"byte_pairs","merges":[[1,-1]],"tokens":257,"words":"spaced"})",
+      R"({"kind":"byte_pairs","merges":[[1,65792]],"tokens":257,"words":"spaced"})",
+      R"({"kind":"byte_pairs","merges":[[1,2],[1,2]],"tokens":258,"words":"spaced"})",
   };
   for (const std::string& text : damaged) {
     SCOPED_TRACE(text);

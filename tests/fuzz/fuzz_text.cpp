@@ -17,6 +17,12 @@ int fuzz_text(const uint8_t* data, size_t size) {
            "the vocabulary changes when it is written and read");
   });
   expect_value_or_error(size, [&] {
+    ByWord<int64_t> counts;
+    WordSplitter splitter([&](std::string_view word) { ++counts[std::string(word)]; });
+    splitter.add(text);
+    splitter.finish();
+    const Vocabulary pairs = Vocabulary::of_pairs(BytePairs(learn_byte_pairs(counts, 300)));
+    expect(pairs.decode(pairs.encode(text)) == text, "decoding byte pairs gives another text");
     foreign_kind(text);
     encoding_hint(text);
     const std::string valid = valid_utf8(text);

@@ -97,6 +97,21 @@ TEST_F(JudgedTask, SamplesAreComparedWithTheTrainingText) {
   EXPECT_EQ(report.copied, "two one t");
   EXPECT_EQ(report.run.length, 9);
   EXPECT_EQ(report.validation_run.length, 5);  // "e two"
+  EXPECT_FALSE(report.in_bytes);
+  // Byte pairs are compared as bytes, however a sample is cut.
+  options.settings["tokenizer"] = std::string("bpe");
+  const auto pairs_task = make_task(options);
+  const Vocabulary pairs = Vocabulary::parse(pairs_task->serialized_vocabulary());
+  EXPECT_LT(pairs.encode(sample).size(), sample.size());
+  for (const std::vector<int32_t>& tokens :
+       {pairs.encode(sample), std::vector<int32_t>(sample.begin(), sample.end())}) {
+    const TextReport same = judge_text(*pairs_task, pairs, {tokens});
+    EXPECT_TRUE(same.in_bytes);
+    EXPECT_EQ(same.of_samples.known, 2);
+    EXPECT_EQ(same.copied, "two one t");
+    EXPECT_EQ(same.run.length, 9);
+    EXPECT_EQ(same.validation_run.length, 5);
+  }
 }
 
 }  // namespace

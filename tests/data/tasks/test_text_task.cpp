@@ -162,6 +162,61 @@ TEST_F(TextTaskTest, AnyFileIsBytes) {
             6);  // without it: characters
 }
 
+TEST_F(TextTaskTest, BytePairsAreTokens) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += i % 3 == 0 ? "the caf\xC3\xA9 " : "then ";
+  TaskOptions chosen = options(text, 8);
+  chosen.settings["tokenizer"] = std::string("bpe");
+  chosen.settings["vocab"] = int64_t{260};
+  const auto task = make_task(chosen);
+  EXPECT_EQ(task->vocab_size(), 260);
+  EXPECT_TRUE(task->shape().byte_pairs);
+  EXPECT_EQ(task->notes(), std::vector<std::string>{});
+  const Vocabulary vocabulary = Vocabulary::parse(task->serialized_vocabulary());
+  std::string splits;
+  for (const Split split : {Split::train, Split::val})
+    for (int64_t row = 0; row < task->rows(split); ++row)
+      for (const int32_t token : task->eval_batch(split, row, 1).targets)
+        if (token != kNotScored) splits += vocabulary.decode({token});
+  EXPECT_EQ(splits, text);
+  EXPECT_EQ(make_task(chosen)->fingerprint(), task->fingerprint());
+  // The vocabulary of a model is used as it is.
+  TaskOptions given = options("the thenthe then then the the", 2);
+  given.settings["tokenizer"] = std::string("bpe");
+  given.vocabulary = task->serialized_vocabulary();
+  EXPECT_EQ(make_task(given)->serialized_vocabulary(), given.vocabulary);
+  // More tokens than the text gives.
+  chosen.settings["data"] = put("text.txt", text);
+  chosen.settings["vocab"] = int64_t{65536};
+  const auto all = make_task(chosen);
+  EXPECT_LT(all->vocab_size(), 300);
+  ASSERT_EQ(all->notes().size(), 1u);
+  EXPECT_EQ(all->notes()[0],
+            fmt::format("{}: gives {} byte-pair tokens, fewer than the 65536 asked for: no pair of "
+                        "them occurs twice",
+                        path("text.txt"), all->vocab_size()));
+}
+
+TEST_F(TextTaskTest, TokenizersAreChecked) {
+  const auto refused = [&](const Settings& settings, std::initializer_list<std::string> fragments) {
+    TaskOptions chosen = options(sample_text(), 16);
+    for (const auto& [key, value] : settings) chosen.settings[key] = value;
+    expect_error(ErrorKind::usage, fragments, [&] { make_task(chosen); });
+  };
+  const std::string bpe = "bpe", bytes = "bytes", words = "words";
+  refused({{"tokenizer", bpe}, {"vocab", int64_t{256}}},
+          {"`vocab` is 256; it must be at least 257: the 256 bytes are tokens"});
+  refused({{"tokenizer", bpe}, {"vocab", int64_t{65537}}}, {"`vocab` is 65537", "65536"});
+  refused({{"tokenizer", words}}, {"'words'", "char, bytes, bpe"});
+  refused({{"vocab", int64_t{300}}}, {"`vocab` has a meaning only with `tokenizer` bpe"});
+  refused({{"tokenizer", bpe}, {"bytes", true}}, {"`bytes`", "`tokenizer` bpe", "contradict"});
+  refused({{"tokenizer", bytes}, {"bytes", false}}, {"`bytes`", "`tokenizer` bytes", "contradict"});
+  TaskOptions both = options(sample_text(), 16);
+  both.settings["tokenizer"] = bytes;
+  both.settings["bytes"] = true;
+  EXPECT_EQ(make_task(both)->vocab_size(), 256);
+}
+
 // Bytes are asked for: a tar archive too, but .gz and .zip are unpacked.
 TEST_F(TextTaskTest, BytesAreTakenFromAnyKindOfFile) {
   TaskOptions chosen = options(tar_file("book.txt", "a text"), 4);
