@@ -12,6 +12,7 @@
 #include "tensor/error.h"
 #include "train/checkpoint_files.h"
 #include "train/evaluate.h"
+#include "train/run_lock.h"
 
 namespace linea {
 namespace {
@@ -76,6 +77,17 @@ RunConfig read_run_config(const fs::path& run) try {
   return config_from_toml(read_file(path), path);
 } catch (const Error& error) {
   fail(ErrorKind::input, "{}", error.what());
+}
+
+std::string state_of(const RunHistory& history, const RunConfig& config) {
+  if (RunLock::is_held(history.folder)) return "running";
+  const std::vector<CheckpointFolder> checkpoints = list_checkpoints(history.folder);
+  const int64_t saved = checkpoints.empty() ? -1 : checkpoints.back().step;
+  if (saved < history.step()) return "died";
+  // The whole split is measured at the end alone, which may come early; and before the first step.
+  const MetricsLine* end = history.last("whole_val_loss");
+  const bool ended_early = end != nullptr && end->step > 0 && end->step == saved;
+  return saved >= config.steps || ended_early ? "finished" : "stopped";
 }
 
 // The optimizer has one moment "mean.NAME" or "momentum.NAME" for each parameter and none for
