@@ -68,7 +68,8 @@ void add_eval(CLI::App& program, int& exit_code) {
   add_option(command, "RUN", options->run,
              "a run, a checkpoint folder, or a model.safetensors file", OptionKind::required);
   add_option(command, "--data", options->data, "the data, if moved since training");
-  add_option(command, "--split", options->split, "val or test", OptionKind::shows_default);
+  add_option(command, "--split", options->split, "the split", OptionKind::shows_default);
+  set_choices(command, "--split", {"val", "test"});
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
   add_option(command, "--device", options->device,
              "cpu, cuda, or a device by number such as cuda:1", OptionKind::shows_default);
