@@ -143,8 +143,18 @@ TEST_F(OtherCommands, VerifyChecksTheAttentions) {
   EXPECT_EQ(attentions.size(), 5u + 4 + 4 + 4);
 }
 
+TEST_F(OtherCommands, VerifyPrintsTheChecksOfEachAttention) {
+  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
+  const std::string out = done("verify --attention softmax").out;
+  expect_narrow(out);
+  EXPECT_EQ(out.rfind("  check  ", 0), 0u) << out;
+  for (const char* part : {"\nsoftmax\n", "\n  gradients = differences  ", "  ok\n"})
+    EXPECT_NE(out.find(part), std::string::npos) << part << "\n" << out;
+}
+
 TEST_F(OtherCommands, BenchPrintsOneLinePerLength) {
-  const Outcome outcome = done("bench attention --lengths 64,128 --seconds 0 --json");
+  const Outcome outcome =
+      done("bench attention --lengths 64,128 --seconds 0 --json --svg times.svg");
   const std::vector<nlohmann::json> lines = json_lines(outcome.out);
   ASSERT_EQ(lines.size(), 1u + 3 * 2 + 3);  // softmax, linear, performer; who is faster than whom
   for (const char* key :
@@ -160,6 +170,12 @@ TEST_F(OtherCommands, BenchPrintsOneLinePerLength) {
   for (size_t i = 7; i < lines.size(); ++i)
     for (const char* key : {"faster", "than", "forward", "forward_backward", "step"})
       EXPECT_TRUE(lines[i].contains(key)) << lines[i];
+  const std::string chart = bytes("times.svg");
+  for (const char* text : {">forward and backward<", ">a sampled token<", ">softmax<",
+                           ">linear --feature elu<", ">128<"})
+    EXPECT_NE(chart.find(text), std::string::npos) << text;
+  expect_narrow(done("bench attention --lengths 64 --seconds 0").out);
+  refused(6, "bench attention --lengths 64 --seconds 0 --svg nowhere/x.svg", {"nowhere/x.svg"});
   refused(2, "bench attention --lengths 0 --seconds 0 --json", {"--lengths", "0"});
   refused(2, "bench attention --lengths x", {"--lengths"});
   refused(2, "bench", {"subcommand"});
