@@ -78,7 +78,7 @@ void print_table(const Options& options, const std::vector<Estimate>& estimates)
   fmt::print("mean squared errors against softmax attention, over {} draws\n", options.draws);
   fmt::print("q, k, v ~ N(0, {:g}^2), N {}, D = M = {}, non-causal\n\n", options.stddev,
              options.length, options.key_size);
-  fmt::print("{:<11} {:<11} {:>8} {:>11} {:>9} {:>11} {:>11} {:>9} {:>11} {:>9}\n", "feature",
+  fmt::print("{:<10} {:<10} {:>8} {:>10} {:>7} {:>10} {:>10} {:>7} {:>10} {:>8}\n", "feature",
              "projection", "features", "matrix MSE", "+-", "median", "output MSE", "+-", "median",
              "rows out");
   int64_t left_out = 0;
@@ -86,7 +86,7 @@ void print_table(const Options& options, const std::vector<Estimate>& estimates)
     const Summary matrix = summarize(estimate.matrix_errors),
                   output = summarize(estimate.output_errors);
     fmt::print(
-        "{:<11} {:<11} {:>8} {:>11.3e} {:>9.1e} {:>11.3e} {:>11.3e} {:>9.1e} {:>11.3e} {:>9}\n",
+        "{:<10} {:<10} {:>8} {:>10.3e} {:>7.1e} {:>10.3e} {:>10.3e} {:>7.1e} {:>10.3e} {:>8}\n",
         estimate.feature, estimate.projection, estimate.features, matrix.mean,
         matrix.standard_error, matrix.median, output.mean, output.standard_error, output.median,
         estimate.rows_left_out);

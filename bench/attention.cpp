@@ -8,10 +8,13 @@
 #include "autograd/gradcheck.h"
 #include "bench/bench.h"
 #include "bench/commands.h"
+#include "data/chart.h"
+#include "data/files.h"
 #include "data/json.h"
 #include "tensor/backend.h"
 #include "tensor/ops.h"
 #include "train/machine.h"
+#include "train/table.h"
 #include "train/timing.h"
 
 namespace linea::bench {
@@ -99,11 +102,7 @@ std::string crossover(const std::vector<Measured>& one, const std::vector<Measur
 using Table = std::vector<std::pair<std::string, std::vector<Measured>>>;
 
 void print_crossovers(const Table& table, bool json) {
-  if (!json)
-    fmt::print(
-        "\nfaster than                                          forward              fwd+bwd       "
-        "       a "
-        "sampled token\n");
+  std::vector<std::vector<std::string>> cells;
   for (const auto& [name, rows] : table)
     for (const auto& [other, others] : table) {
       if (name == other || other.rfind("performer", 0) == 0 || name == "softmax") continue;
@@ -111,19 +110,43 @@ void print_crossovers(const Table& table, bool json) {
       const std::string both = crossover(rows, others, &Measured::both_s);
       const std::string step = crossover(rows, others, &Measured::step_s);
       if (json) {
-        const nlohmann::ordered_json line = {{"faster", name},
-                                             {"than", other},
-                                             {"forward", forward},
-                                             {"forward_backward", both},
-                                             {"step", step}};
-        print_json_line(line);
+        print_json_line({{"faster", name},
+                         {"than", other},
+                         {"forward", forward},
+                         {"forward_backward", both},
+                         {"step", step}});
       } else {
-        fmt::print("{:<52} {:<20} {:<20} {}\n", name + " than " + other, forward, both, step);
+        cells.push_back({name + " than " + other, forward, both, step});
       }
     }
+  if (cells.empty()) return;
+  fmt::print("\n");
+  print_table({{"faster than"}, {"forward"}, {"forward and backward"}, {"a sampled token"}}, cells);
 }
 
-constexpr const char* kHead = "{:<42} {:>7} {:>11} {:>11} {:>9} {:>8} {:>9} {:>10} {:>14} {:>13}\n";
+// Seconds over N, of a forward pass with its backward pass and of a sampled token.
+void write_chart(const Table& table, const std::string& path) {
+  std::vector<Chart> charts;
+  const std::pair<const char*, double Measured::*> times[] = {
+      {"forward and backward", &Measured::both_s}, {"a sampled token", &Measured::step_s}};
+  for (const auto& [title, time] : times) {
+    Chart chart{title, {"positions N", true}, {"milliseconds", true}, {}};
+    for (const auto& [name, rows] : table) {
+      const int i = static_cast<int>(chart.series.size());
+      Series series{name, {}, {}, i, i};
+      for (const Measured& row : rows) {
+        series.x.push_back(static_cast<double>(row.length));
+        series.y.push_back(1e3 * row.*time);
+      }
+      chart.x.ticks = series.x;
+      chart.series.push_back(series);
+    }
+    charts.push_back(chart);
+  }
+  write_charts(path, charts);
+}
+
+constexpr const char* kHead = "{:>7} {:>10} {:>10} {:>9} {:>8} {:>8} {:>8} {:>13} {:>13}\n";
 
 void print_head(const Machine& machine, const AttentionBench& options) {
   if (options.json) {
@@ -134,11 +157,11 @@ void print_head(const Machine& machine, const AttentionBench& options) {
   }
   fmt::print(
       "{}causal, {}, B {} H {} D = M = {}; extra bytes exclude inputs and results; GFLOP/s of "
-      "forward and backward\ncount the products of the recurrent form, 14 F M per token and head "
+      "forward and\nbackward count the products of the recurrent form, 14 F M per token and head "
       "(delta: 22)\n\n",
       to_string(machine), options.dtype, options.batch, options.heads, options.key_size);
-  fmt::print(kHead, "attention", "N", "forward ms", "fwd+bwd ms", "us/token", "GFLOP/s", "of SGEMM",
-             "us/step", "extra MiB fwd", "extra MiB f+b");
+  fmt::print(kHead, "N", "forward ms", "fwd+bwd ms", "us/token", "GFLOP/s", "of SGEMM", "us/step",
+             "extra MiB fwd", "extra MiB f+b");
 }
 
 void print_row(const Machine& machine, const AttentionBench& options, const std::string& name,
@@ -161,7 +184,7 @@ void print_row(const Machine& machine, const AttentionBench& options, const std:
                             {"forward_backward_bytes", m.both_bytes}});
   }
   const auto text = [](double x, int digits) { return fmt::format("{:.{}f}", x, digits); };
-  fmt::print(kHead, name, m.length, text(1e3 * m.forward_s, 2), text(1e3 * m.both_s, 2),
+  fmt::print(kHead, m.length, text(1e3 * m.forward_s, 2), text(1e3 * m.both_s, 2),
              text(1e6 * m.both_s / static_cast<double>(m.length * options.batch), 3),
              counted ? text(m.gflops, 1) : "-", counted ? text(share, 2) : "-",
              text(1e6 * m.step_s, 2), text(m.forward_bytes / 1048576.0, 2),
@@ -200,6 +223,8 @@ std::vector<AttentionOptions> checked_attentions(const AttentionBench& options) 
 
 void run(const AttentionBench& options) {
   const std::vector<AttentionOptions> attentions = checked_attentions(options);
+  if (!options.svg.empty())
+    AtomicFile probe(options.svg);  // a folder that takes no files is an error now
   use_machine(options.threads, options.device, options.dtype);
   warn_of_slow_bf16();
   const Machine machine = measure_machine(options.seconds, options.dtype);
@@ -212,9 +237,13 @@ void run(const AttentionBench& options) {
     for (const int64_t length : lengths) rows.push_back(measure(chosen, options, length));
     measure_steps(chosen, options, rows);
     table.emplace_back(label_of(chosen), rows);
+    if (!options.json) fmt::print("{}\n", label_of(chosen));
     for (const Measured& m : rows) print_row(machine, options, label_of(chosen), m);
   }
   print_crossovers(table, options.json);
+  if (options.svg.empty()) return;
+  write_chart(table, options.svg);
+  if (!options.json) fmt::print("{}\n", options.svg);
 }
 
 }  // namespace linea::bench

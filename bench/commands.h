@@ -26,6 +26,7 @@ struct AttentionBench {
   int64_t batch = 1, heads = 4, key_size = 64, threads = 0;
   std::string device = "cpu", dtype = "fp32";
   double seconds = 0.5;  // at least, a measurement
+  std::string svg;       // a chart of the times; empty: none
   bool json = false;
 };
 

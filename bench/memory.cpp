@@ -73,7 +73,7 @@ Entry measure(Way way, const AttentionOptions& attention, const MemoryBench& opt
   return entry;
 }
 
-constexpr const char* kRow = "{:<42} {:>7}  {:<34} {:>10} {:>10} {:>9} {:>9} {:>9}\n";
+constexpr const char* kRow = "{:>7}  {:<34} {:>10} {:>10} {:>9} {:>9} {:>9}\n";
 
 void print(const MemoryBench& options, const Entry& entry) {
   const bool tried = entry.tried();
@@ -92,7 +92,7 @@ void print(const MemoryBench& options, const Entry& entry) {
   }
   const auto fixed = [&](double x) { return tried ? fmt::format("{:.2f}", x) : "-"; };
   const auto error = [&](double x) { return tried ? fmt::format("{:.1e}", x) : "-"; };
-  fmt::print(kRow, entry.attention, entry.length, name_of(entry.way), fixed(entry.bytes / 1048576),
+  fmt::print(kRow, entry.length, name_of(entry.way), fixed(entry.bytes / 1048576),
              fixed(1e3 * entry.seconds), error(entry.dq), error(entry.dk), error(entry.dv));
   std::fflush(stdout);
 }
@@ -154,17 +154,16 @@ void run(MemoryBench options) {
     print_json_line(json_of(machine));
   } else {
     fmt::print(
-        "{}causal, float32, one sequence, H {} D = M = {}; extra MiB exclude inputs and results; "
-        "errors of "
-        "gradients\nagainst float64, relative to the largest; -: skipped, more than {:g} GiB of "
-        "states\n\n",
+        "{}causal, float32, one sequence, H {} D = M = {}; extra MiB exclude inputs and results;\n"
+        "errors of gradients against float64, relative to the largest; -: skipped, more than {:g} "
+        "GiB of states\n\n",
         to_string(machine), options.heads, options.key_size, options.limit);
-    fmt::print(kRow, "attention", "N", "way", "extra MiB", "time ms", "dq error", "dk error",
-               "dv error");
+    fmt::print(kRow, "N", "way", "extra MiB", "time ms", "dq error", "dk error", "dv error");
   }
   std::vector<Chart> charts;
   for (const AttentionOptions& attention : attentions) {
     std::vector<Entry> entries;
+    if (!options.json) fmt::print("{}\n", label_of(attention));
     for (const int64_t length : options.lengths) {
       const memory_comparison::Inputs in = random_inputs(options, length);
       const memory_comparison::Results exact = reference(attention, in.heads_first());

@@ -65,11 +65,12 @@ void add_approx(CLI::App& program, int& exit_code) {
       "half as many directions. The weights\nof trig have signs and may cancel: rows with |sum a| "
       "< 1e-3 sum |a| are counted and excluded from the means.\nThe relu features of performer are "
       "not listed: they do not estimate softmax.");
-  add_option(command, "--features", options->features,
-             "comma-separated: positive, hyperbolic, trig", OptionKind::comma_separated);
-  add_option(command, "--projections", options->projections,
-             "comma-separated: iid, orthogonal, stratified, fixed-norm",
+  add_option(command, "--features", options->features, "comma-separated feature maps",
              OptionKind::comma_separated);
+  set_choices(command, "--features", {"positive", "hyperbolic", "trig"});
+  add_option(command, "--projections", options->projections,
+             "comma-separated distributions of omega", OptionKind::comma_separated);
+  set_choices(command, "--projections", {"iid", "orthogonal", "stratified", "fixed-norm"});
   add_option(command, "--counts", options->counts, "comma-separated feature counts",
              OptionKind::comma_separated);
   add_option(command, "--stddev", options->stddev, "standard deviation of q, k and v",

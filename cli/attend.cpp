@@ -115,8 +115,9 @@ void add_attend(CLI::App& program, int& exit_code) {
   add_flag(command, "--causal", options->causal,
            "position i attends to j <= i; default: all positions");
   add_option(command, "--form", options->form,
-             "quadratic (the definition), chunked or recurrent (--causal only)",
+             "the definition, chunks, or a state from position to position (--causal only)",
              OptionKind::shows_default);
+  set_choices(command, "--form", {"quadratic", "chunked", "recurrent"});
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores",
              OptionKind::shows_default);
   add_option(command, "--device", options->device, "cpu", OptionKind::shows_default);

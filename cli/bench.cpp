@@ -34,6 +34,7 @@ void add_attention_bench(CLI::App& bench, int& exit_code) {
              OptionKind::shows_default);
   add_option(command, "--seconds", plain.seconds, "minimum time per measurement",
              OptionKind::shows_default);
+  add_option(command, "--svg", plain.svg, "write a chart of the times over N to this file");
   add_option(command, "--threads", plain.threads, "CPU threads; 0: all cores");
   add_option(command, "--device", plain.device, "cpu, cuda, or a device by number such as cuda:1",
              OptionKind::shows_default);

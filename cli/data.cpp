@@ -12,6 +12,7 @@
 #include "data/json.h"
 #include "tensor/error.h"
 #include "train/format.h"
+#include "train/table.h"
 
 namespace linea {
 namespace {
@@ -60,8 +61,10 @@ void list(const DataOptions& options) {
     } else if (!options.name.empty()) {
       print_files(set);
     } else {
-      print(fmt::format("{:<16} {:>10}  --task {:<8} {}", set.name,
-                        format_bytes(static_cast<double>(total_bytes(set))), set.task, set.about));
+      print_wrapped(
+          fmt::format("{:<16} {:>10}  --task {:<8} {}", set.name,
+                      format_bytes(static_cast<double>(total_bytes(set))), set.task, set.about),
+          44);
     }
   }
 }
@@ -125,12 +128,16 @@ void add_data(CLI::App& program, int& exit_code) {
       add_command(command, "list", "list data sets; of one set: files, checksums and addresses",
                   "Example:  linea data list mnist");
   add_option(list_command, "NAME", options->name, "the set; default: a line for each");
+  std::vector<std::string> names;
+  for (const DataSet& set : catalog()) names.push_back(set.name);
+  set_choices(list_command, "NAME", names);
   add_flag(list_command, "--json", options->json, "one JSON object per file on stdout");
   CLI::App& get_command =
       add_command(command, "get", "download a data set with curl and verify its checksums",
                   "Example:  linea data get mnist --out datasets/mnist");
   add_option(get_command, "NAME", options->name, "data set name, as in `linea data list`",
              OptionKind::required);
+  set_choices(get_command, "NAME", names);
   add_option(get_command, "--out", options->folder, "folder for the files; default: datasets/NAME");
   add_flag(get_command, "--json", options->json, "one JSON object per file on stdout");
   CLI::App& verify_command =

@@ -11,11 +11,15 @@ class App;
 
 namespace linea {
 
+// What a shell offers for a value.
+enum class Offer { nothing, words, files, folders, runs };
+
 struct DescribedOption {
   std::vector<std::string> flags;    // "--flip", "--no-flip"; empty: a positional argument
   std::string name;                  // of a positional argument
   std::string value;                 // the kind of value, such as INT; empty: takes none
   std::vector<std::string> choices;  // empty: any value
+  Offer offer = Offer::nothing;      // words: the choices, or frequent ones among all values
   std::string initial, help, group;
 };
 
@@ -29,7 +33,7 @@ DescribedCommand describe(const CLI::App& app);
 
 // A manual page in roff, section 1.
 std::string manual_page(const DescribedCommand& program, const std::string& version);
-// Error: ErrorKind::usage, a shell other than bash and zsh.
+// Error: ErrorKind::usage, a shell other than bash, zsh and fish.
 std::string completion_script(const DescribedCommand& program, const std::string& shell);
 
 }  // namespace linea

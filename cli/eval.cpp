@@ -71,7 +71,8 @@ void add_eval(CLI::App& program, int& exit_code) {
   add_option(command, "RUN", options->run,
              "a run, a checkpoint folder, or a model.safetensors file", OptionKind::required);
   add_option(command, "--data", options->data, "the data, if moved since training");
-  add_option(command, "--split", options->split, "val or test", OptionKind::shows_default);
+  add_option(command, "--split", options->split, "the split", OptionKind::shows_default);
+  set_choices(command, "--split", {"val", "test"});
   add_weights_flag(command, options->weights);
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
   add_option(command, "--device", options->device,

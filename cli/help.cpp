@@ -15,27 +15,19 @@
 #include "cli/usage_error.h"
 #include "tensor/error.h"
 #include "train/suggestion.h"
+#include "train/table.h"
 
 namespace linea {
 namespace {
 
-constexpr size_t kColumns = 100;
 constexpr size_t kDescriptionColumn = 30;  // CLI11's
 
-// Options and commands, which begin with two blanks, continue under their descriptions. A list of
-// choices may end a line after "|".
-std::string wrapped(std::string line) {
+// Options and commands, which begin with two blanks, continue under their descriptions.
+std::string wrapped_help(const std::string& line) {
   const size_t text = std::min(line.find_first_not_of(' '), line.size());
-  const std::string indent(text == 2 ? kDescriptionColumn : text, ' ');
-  std::string result;
-  while (line.size() > kColumns) {
-    const size_t blank = line.rfind(' ', kColumns), bar = line.rfind('|', kColumns - 1);
-    const bool at_blank = blank != std::string::npos && blank > indent.size();
-    if (!at_blank && bar == std::string::npos) break;
-    result += line.substr(0, at_blank ? blank : bar + 1) + "\n";
-    line = indent + line.substr((at_blank ? blank : bar) + 1);
-  }
-  return result + line + "\n";
+  return wrapped(line, text == 2 ? kDescriptionColumn : text,
+                 std::min(output_columns(), kColumns)) +
+         "\n";
 }
 
 // The command at the end of a path such as {"bench", "train"}.
@@ -64,7 +56,7 @@ std::string help_text(const CLI::App& command) {
   const std::string text =
       command.get_formatter()->make_help(&command, path_of(command), CLI::AppFormatMode::Normal);
   std::string result;
-  for (const std::string& line : CLI::detail::split(text, '\n')) result += wrapped(line);
+  for (const std::string& line : CLI::detail::split(text, '\n')) result += wrapped_help(line);
   return result;
 }
 

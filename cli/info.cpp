@@ -4,11 +4,14 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "bench/device_rates.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/program.h"
+#include "cli/settings_json.h"
 #include "cli/terminal.h"
 #include "data/json.h"
 #include "data/safetensors.h"
@@ -17,6 +20,7 @@
 #include "train/evaluate.h"
 #include "train/format.h"
 #include "train/run_history.h"
+#include "train/table.h"
 
 namespace linea {
 namespace {
@@ -27,23 +31,32 @@ using Json = nlohmann::ordered_json;
 
 void print(const std::string& line) { std::printf("%s\n", line.c_str()); }
 
+// Under what the line says, which begins at this column.
+constexpr size_t kIndent = 12;
+
+void print_field(const std::string& name, const std::string& text) {
+  print_wrapped(fmt::format("{:<{}}{}", name, kIndent, text), kIndent);
+}
+
 // Its settings as flags with their defaults, and the variants that `linea verify` checks.
 void show_attention(const AttentionEntry& entry) {
-  print(fmt::format("attention   {}: {}", entry.name, entry.summary));
-  print("            source: " + entry.source);
+  print_field("attention", entry.name + ": " + entry.summary);
+  print_field("", "source: " + entry.source);
   for (const Setting& setting : entry.settings) {
-    std::string line = fmt::format("            --{} {:<10}  {}", flag_name(setting.key),
-                                   to_string(setting.initial), setting.help);
+    std::string line = fmt::format("            --{} {:<10}  ", flag_name(setting.key),
+                                   to_string(setting.initial));
+    const size_t help = line.size();
+    line += setting.help;
     if (!setting.choices.empty()) line += fmt::format(": {}", fmt::join(setting.choices, ", "));
     const auto& [key, values] = setting.only_with;
     if (!key.empty())
       line += fmt::format(" (with --{} {})", flag_name(key), fmt::join(values, " or "));
-    print(line);
+    print_wrapped(line, help);
   }
   std::vector<std::string> labels;
   for (const AttentionOptions& variant : entry.variant_options())
     labels.push_back(label_of(variant));
-  print(fmt::format("            verified: {}", fmt::join(labels, "; ")));
+  print_field("", fmt::format("verified: {}", fmt::join(labels, "; ")));
 }
 
 void show_build(bool json) {
@@ -60,24 +73,27 @@ void show_build(bool json) {
                             {"cuda_devices", devices},
                             {"attentions", attention_names()},
                             {"presets", preset_names()}});
-  print("linea " + version());
-  print(fmt::format("BLAS        {}; kernels {}; {}; {}", blas.version, blas.kernel, blas.flavor,
-                    plural(context().threads, "thread")));
-  print(fmt::format("isa         {} (of {}; LINEA_ISA selects)", cpu_isa(),
-                    fmt::join(all_cpu_isas(), ", ")));
-  print(fmt::format("bf16        {} (of {}; LINEA_ISA selects)", bf16,
-                    fmt::join(all_bf16_isas(), ", ")));
-  print(fmt::format("devices     cpu{}",
-                    built_with_cuda() ? "" : " (this build has no CUDA backend)"));
-  for (const std::string& line : devices) print("            " + line);
+  print_wrapped("linea " + version(), kIndent);
+  print_field("BLAS", fmt::format("{}; kernels {}; {}; {}", blas.version, blas.kernel, blas.flavor,
+                                  plural(context().threads, "thread")));
+  print_field("isa", fmt::format("{} (of {}; LINEA_ISA selects)", cpu_isa(),
+                                 fmt::join(all_cpu_isas(), ", ")));
+  print_field("bf16",
+              fmt::format("{} (of {}; LINEA_ISA selects)", bf16, fmt::join(all_bf16_isas(), ", ")));
+  print_field("devices", built_with_cuda() ? "cpu" : "cpu (this build has no CUDA backend)");
+  for (const std::string& line : devices) print_field("", line);
   if (!devices.empty())
-    for (const std::string& line : rates_of_cuda()) print("            cuda:0 " + line);
+    for (const std::string& line : rates_of_cuda()) print_field("", "cuda:0 " + line);
   for (const AttentionEntry& entry : attentions()) show_attention(entry);
-  print(fmt::format("presets     {}", fmt::join(preset_names(), ", ")));
+  print_field("presets", fmt::format("{}", fmt::join(preset_names(), ", ")));
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ","));
 }
 
 void show_tensors(const std::string& path, bool json) {
-  const SafetensorsFile file = SafetensorsFile::open(path);
+  const SafetensorsFile file = SafetensorsFile::open(path, ElementTypes::all);
   for (const std::string& warning : file.warnings())
     std::fprintf(stderr, "linea: %s\n", warning.c_str());
   if (json) {
@@ -86,11 +102,22 @@ void show_tensors(const std::string& path, bool json) {
       tensors.push_back({{"name", entry.name}, {"dtype", entry.dtype}, {"shape", entry.shape}});
     return print_json_line({{"metadata", file.metadata()}, {"tensors", tensors}});
   }
+  size_t width = 5;
+  std::set<std::string> unread;
+  for (const SafetensorsEntry& entry : file.entries()) {
+    width = std::max(width, entry.dtype.size());
+    if (!can_read_elements(entry.dtype)) unread.insert(entry.dtype);
+  }
   for (const SafetensorsEntry& entry : file.entries())
-    print(fmt::format("{:<5} [{}] {}", entry.dtype, fmt::join(entry.shape, ","), entry.name));
+    print_wrapped(
+        fmt::format("{:<{}} {} {}", entry.dtype, width, shape_text(entry.shape), entry.name),
+        width + 1);
   for (const auto& [key, value] : file.metadata())
-    print(fmt::format("metadata {}: {}", key, value));
-  print(fmt::format("{} tensors", file.entries().size()));
+    print_wrapped(fmt::format("metadata {}: {}", key, value), 9);
+  print(plural(static_cast<int64_t>(file.entries().size()), "tensor"));
+  if (!unread.empty())
+    print_wrapped(fmt::format("Linea does not read tensors of type {}", fmt::join(unread, ", ")),
+                  0);
 }
 
 // Whole numbers without a fraction.
@@ -98,6 +125,9 @@ Json to_json(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<int64_t>(value);
   return value;
 }
+
+// null for what is not known yet.
+Json number_or_null(int64_t value) { return value == 0 ? Json() : Json(value); }
 
 // The numbers of a line of metrics.jsonl; null for null, and for a number that was not finite.
 Json to_json(const MetricsLine* line) {
@@ -107,45 +137,38 @@ Json to_json(const MetricsLine* line) {
   return result;
 }
 
-// "classes     0 cat, 1 dog", in lines of at most kColumns.
+// "classes      0 cat, 1 dog"
 void show_classes(const std::vector<std::string>& names) {
-  constexpr size_t kColumns = 100;
-  std::string line = "classes     ";
-  for (size_t i = 0; i < names.size(); ++i) {
-    const std::string part =
-        fmt::format("{} {}{}", i, printable(names[i]), i + 1 < names.size() ? ", " : "");
-    if (i > 0 && line.size() + part.size() > kColumns) {
-      print(line);
-      line = std::string(12, ' ');
-    }
-    line += part;
-  }
-  if (!names.empty()) print(line);
+  std::vector<std::string> classes;
+  for (size_t i = 0; i < names.size(); ++i)
+    classes.push_back(fmt::format("{} {}", i, printable(names[i])));
+  if (!names.empty()) print_field("classes", fmt::format("{}", fmt::join(classes, ", ")));
 }
 
 // What metrics.jsonl and the samples of a run hold, if anything.
 void show_results(const RunHistory& history, const TaskShape& shape) {
   if (const MetricsLine* line = history.last("loss"))
-    print(fmt::format("training    step {}: loss {:.4f}, {} tokens/s, {} in all", line->step,
-                      line->value("loss"), format_count(line->value("tokens_per_s")),
-                      format_duration(history.seconds())));
+    print_field(
+        "training",
+        fmt::format("step {}: loss {:.4f}, {} tokens/s, {} in all", line->step, line->value("loss"),
+                    format_count(line->value("tokens_per_s")), format_duration(history.seconds())));
   if (const MetricsLine* line = history.last("val_loss"))
-    print("validation  " + describe_validation(*line, shape));
+    print_field("validation", describe_validation(*line, shape));
   if (const MetricsLine* line = history.best_validation())
-    print("best        " + describe_validation(*line, shape));
+    print_field("best", describe_validation(*line, shape));
   if (const MetricsLine* line = history.best_validation(Weights::average))
-    print(fmt::format("best (ema)  step {}: loss {:.4f} of the averaged weights", line->step,
-                      line->value("val_loss_ema")));
-  if (const std::string note = history.uncompared_note(); !note.empty())
-    print("            " + note);
+    print_field("best (ema)", fmt::format("step {}: loss {:.4f} of the averaged weights",
+                                          line->step, line->value("val_loss_ema")));
+  if (const std::string note = history.uncompared_note(); !note.empty()) print_field("", note);
   if (const MetricsLine* line = history.whole_validation())
-    print("whole split " + describe_validation(*line, shape, "whole_val_"));
+    print_field("whole split", describe_validation(*line, shape, "whole_val_"));
   const std::string written = last_written(history.folder);
-  if (!written.empty()) print("written     " + written);
+  if (!written.empty()) print_field("written", written);
   const std::vector<std::string> samples = sample_files(history.folder);
   if (!samples.empty())
-    print(fmt::format("samples     {}{}", printable(samples.back()),
-                      samples.size() == 1 ? "" : fmt::format(" and {} more", samples.size() - 1)));
+    print_field("samples",
+                printable(samples.back()) +
+                    (samples.size() == 1 ? "" : fmt::format(" and {} more", samples.size() - 1)));
 }
 
 // The run of a checkpoint folder, RUN/checkpoints/step-...; any other folder itself.
@@ -155,29 +178,40 @@ fs::path run_of(const fs::path& folder) {
   return is_run(run) && !is_run(clean) ? run : clean;
 }
 
-// Numbers of config.toml are numbers, its flags are flags.
-Json settings_json(const RunConfig& config) {
-  Json result = Json::object();
-  for (const AppliedSetting& applied : applied_settings(config))
-    std::visit([&](const auto& held) { result[applied.setting.key] = held; }, applied.value);
-  return result;
+// A run without a checkpoint has settings and perhaps a history, but no model.
+SavedModel without_model(const fs::path& run) {
+  SavedModel saved;
+  saved.config = read_run_config(run);
+  if (!find_task(saved.config.task).has_vocabulary)  // of which the shape depends
+    saved.shape = task_shape(task_options(saved.config, ""));
+  return saved;
+}
+
+// By the settings of the run, which a resumed one may have changed since its checkpoint.
+std::string state_of_run(const RunHistory& history, const RunConfig& saved) try {
+  return is_run(history.folder) ? state_of(history, read_run_config(history.folder)) : "";
+} catch (const Error&) {
+  return state_of(history, saved);
 }
 
 void show_run(const std::string& path, bool json) {
-  const SavedModel saved = load_model(path);
+  const bool has_model = !is_run(path) || !list_checkpoints(path).empty();
+  const SavedModel saved = has_model ? load_model(path) : without_model(path);
   const RunHistory history = read_history(run_of(path));
-  const std::string attention = label_of(saved.model->config().attention);
-  const int64_t parameters = count_elements(saved.model->parameters());
+  const std::string attention = label_of(attention_options(saved.config));
+  const std::string state = state_of_run(history, saved.config);
+  const int64_t parameters = has_model ? count_elements(saved.model->parameters()) : -1;
   const std::vector<std::string> names = saved.shape.classes > 0
                                              ? class_names(saved.config.task, saved.vocabulary)
                                              : std::vector<std::string>();
   if (json)
     return print_json_line({{"step", saved.step},
                             {"steps", saved.config.steps},
+                            {"state", state.empty() ? Json() : Json(state)},
                             {"attention", attention},
-                            {"parameters", parameters},
-                            {"vocab_size", saved.shape.vocab_size},
-                            {"length", saved.shape.length},
+                            {"parameters", has_model ? Json(parameters) : Json()},
+                            {"vocab_size", number_or_null(saved.shape.vocab_size)},
+                            {"length", number_or_null(saved.shape.length)},
                             {"classes", names},
                             {"training", to_json(history.last("loss"))},
                             {"validation", to_json(history.last("val_loss"))},
@@ -188,15 +222,21 @@ void show_run(const std::string& path, bool json) {
                             {"written", last_written(history.folder)},
                             {"samples", sample_files(history.folder)},
                             {"config", settings_json(saved.config)}});
-  print(fmt::format("step        {} of {}", saved.step, saved.config.steps));
-  print("attention   " + attention);
-  print(fmt::format("parameters  {} in {} tensors", format_count(static_cast<double>(parameters)),
-                    saved.model->parameters().size()));
-  print(fmt::format("tokens      {}, length {}", saved.shape.vocab_size, saved.shape.length));
+  print_field("step", fmt::format("{} of {}{}", saved.step, saved.config.steps,
+                                  has_model ? "" : ": no checkpoint yet"));
+  if (!state.empty()) print_field("state", state);
+  print_field("attention", attention);
+  if (has_model)
+    print_field("parameters",
+                fmt::format("{} in {} tensors", format_count(static_cast<double>(parameters)),
+                            saved.model->parameters().size()));
+  if (saved.shape.vocab_size > 0)
+    print_field("tokens", fmt::format("{}, length {}", saved.shape.vocab_size, saved.shape.length));
   show_classes(names);
   show_results(history, saved.shape);
   print("");
-  print(to_toml(saved.config));
+  std::istringstream settings(to_toml(saved.config));
+  for (std::string line; std::getline(settings, line);) print_wrapped(line, 2);
 }
 
 }  // namespace

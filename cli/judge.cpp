@@ -19,6 +19,7 @@
 #include "train/machine.h"
 #include "train/run_history.h"
 #include "train/samples.h"
+#include "train/table.h"
 #include "train/timing.h"
 
 namespace linea {
@@ -97,7 +98,8 @@ void print_json(const SavedModel& saved, const ImageReport& report, const Nearne
 
 void print_row(const char* name, const std::string& samples, const std::string& real,
                const std::string& note) {
-  fmt::print("{:<18} {:>8} {:>8}   {}\n", name, samples, real, note);
+  constexpr size_t kNote = 39;  // its column
+  print_wrapped(fmt::format("{:<18} {:>8} {:>8}   {}", name, samples, real, note), kNote);
 }
 
 void print_row(const char* name, const Measure& measure, int digits, const std::string& note) {

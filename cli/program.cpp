@@ -71,10 +71,10 @@ int run(int argc, char** argv) {
   CLI::App program{kAbout, "linea"};
   program.set_version_flag("--version", "linea " + linea::version());
   int exit_code = 0;
-  for (const auto add :
-       {linea::add_train, linea::add_sample, linea::add_eval, linea::add_judge, linea::add_attend,
-        linea::add_verify, linea::add_bench, linea::add_approx, linea::add_data, linea::add_info,
-        linea::add_runs, linea::add_plot, linea::add_help, linea::add_completion, linea::add_man})
+  for (const auto add : {linea::add_train, linea::add_sample, linea::add_eval, linea::add_judge,
+                         linea::add_attend, linea::add_verify, linea::add_bench, linea::add_approx,
+                         linea::add_data, linea::add_info, linea::add_runs, linea::add_presets,
+                         linea::add_plot, linea::add_help, linea::add_completion, linea::add_man})
     add(program, exit_code);
   program.require_subcommand(1);
   for (CLI::App* command : program.get_subcommands([](CLI::App*) { return true; }))

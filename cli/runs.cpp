@@ -1,191 +1,268 @@
-// linea runs: a table of the runs below a folder.
+// linea runs: a table of the runs below a folder, and in which settings two runs differ.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/settings_json.h"
 #include "cli/terminal.h"
 #include "data/json.h"
 #include "train/format.h"
 #include "train/run_history.h"
+#include "train/table.h"
 
 namespace linea {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 struct RunsOptions {
   std::string folder, sort = "run";
+  std::vector<std::string> diff;
   bool json = false;
 };
 
-struct Row {
-  std::string run;  // its path below the folder
-  int64_t step = 0, steps = 0;
-  double val_loss = NAN, best_val_loss = NAN, whole_val_loss = NAN, tokens_per_s = NAN;
-  std::vector<int64_t> uncompared;
-  int64_t best_step = -1, parameters = -1;  // -1: none yet
-  std::string attention, date;
+// null for what a run has not recorded, and for a number that was not finite.
+Json last_value(const RunHistory& history, const std::string& name) {
+  const MetricsLine* line = history.last(name);
+  if (line == nullptr || !std::isfinite(line->value(name))) return nullptr;
+  return line->value(name);
+}
+
+struct Run {
+  std::string name;  // its path below the folder
+  RunConfig config;
+  RunHistory history;
+  std::string state, date;
+  int64_t parameters = -1;  // -1: not known yet
 };
 
-Row read_row(const fs::path& run, const std::string& name) {
-  const RunConfig config = read_run_config(run);
-  const RunHistory history = read_history(run);
-  Row row;
-  row.run = name;
-  row.step = history.step();
-  row.steps = config.steps;
-  if (const MetricsLine* line = history.last("val_loss")) row.val_loss = line->value("val_loss");
-  if (const MetricsLine* best = history.best_validation()) {
-    row.best_val_loss = best->value("val_loss");
-    row.best_step = best->step;
-  }
-  if (const MetricsLine* line = history.last("whole_val_loss"))
-    row.whole_val_loss = line->value("whole_val_loss");
-  row.uncompared = history.uncompared();
-  if (const MetricsLine* line = history.last("tokens_per_s"))
-    row.tokens_per_s = line->value("tokens_per_s");
-  row.parameters = count_saved_parameters(run);
-  row.attention = label_of(attention_options(config));
-  row.date = last_written(run);
-  return row;
+Run read_run(const fs::path& folder, const std::string& name) {
+  Run run{name, read_run_config(folder), read_history(folder),
+          "",   last_written(folder),    count_saved_parameters(folder)};
+  run.state = state_of(run.history, run.config);
+  return run;
 }
 
-// The runs in a folder and below; a run holds no other. Links to folders are not followed.
-std::vector<fs::path> find_runs(const fs::path& folder) {
-  if (is_run(folder)) return {folder};
-  std::vector<fs::path> runs;
-  std::error_code error;
-  fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied,
-                                         error);
-  if (error) fail(ErrorKind::input, "{}: {}", folder.string(), error.message());
-  for (; entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    if (error) fail(ErrorKind::input, "{}: {}", folder.string(), error.message());
-    if (!is_run(entry->path())) continue;
-    runs.push_back(entry->path());
-    entry.disable_recursion_pending();
-  }
-  if (runs.empty())
-    fail(ErrorKind::input, "there is no run in {}; linea train --out RUN makes one",
-         folder.string());
-  return runs;
-}
-
-// By key: names and losses from the lowest, all else from the highest; what a run has not, last.
-using Before = bool (*)(const Row&, const Row&);
-const std::vector<std::pair<std::string, Before>>& orders() {
-  static const std::vector<std::pair<std::string, Before>> result = {
-      {"run", [](const Row& a, const Row& b) { return a.run < b.run; }},
-      {"step", [](const Row& a, const Row& b) { return a.step > b.step; }},
-      {"val_loss",
-       [](const Row& a, const Row& b) {
-         return a.val_loss < b.val_loss || (std::isnan(b.val_loss) && !std::isnan(a.val_loss));
-       }},
-      {"attention", [](const Row& a, const Row& b) { return a.attention < b.attention; }},
-      {"parameters", [](const Row& a, const Row& b) { return a.parameters > b.parameters; }},
-      {"tokens_per_s",
-       [](const Row& a, const Row& b) {
-         return a.tokens_per_s > b.tokens_per_s ||
-                (std::isnan(b.tokens_per_s) && !std::isnan(a.tokens_per_s));
-       }},
-      {"date", [](const Row& a, const Row& b) { return a.date > b.date; }}};
-  return result;
+// What --json prints of a run; its keys are those of --sort.
+Json row_of(const Run& run) {
+  const MetricsLine* best = run.history.best_validation();
+  return {{"run", run.name},
+          {"state", run.state},
+          {"task", run.config.task},
+          {"step", run.history.step()},
+          {"steps", run.config.steps},
+          {"elapsed_s", run.history.seconds()},
+          {"val_loss", last_value(run.history, "val_loss")},
+          {"val_bits", last_value(run.history, "val_bits")},
+          {"best_val_loss", best == nullptr ? Json() : Json(best->value("val_loss"))},
+          {"best_step", best == nullptr ? -1 : best->step},
+          {"uncompared_steps", run.history.uncompared()},
+          {"whole_val_loss", last_value(run.history, "whole_val_loss")},
+          {"lr", run.config.lr},
+          {"batch", run.config.batch},
+          {"accumulate", run.config.accumulate},
+          {"tokens_per_s", last_value(run.history, "tokens_per_s")},
+          {"parameters", run.parameters},
+          {"attention", label_of(attention_options(run.config))},
+          {"date", run.date}};
 }
 
 std::vector<std::string> sort_keys() {
   std::vector<std::string> keys;
-  for (const auto& [key, before] : orders()) keys.push_back(key);
+  const Json row = row_of({});
+  for (const auto& [key, value] : row.items()) keys.push_back(key);
   return keys;
 }
 
-void print_json(const Row& row) {
-  print_json_line({{"run", row.run},
-                   {"step", row.step},
-                   {"steps", row.steps},
-                   {"val_loss", row.val_loss},
-                   {"best_val_loss", row.best_val_loss},
-                   {"best_step", row.best_step},
-                   {"uncompared_steps", row.uncompared},
-                   {"whole_val_loss", row.whole_val_loss},
-                   {"attention", row.attention},
-                   {"parameters", row.parameters},
-                   {"tokens_per_s", row.tokens_per_s},
-                   {"date", row.date}});
+// Names and losses from the lowest, all else from the highest; null last.
+bool comes_before(const Json& a, const Json& b, const std::string& key) {
+  const Json &x = a[key], &y = b[key];
+  if (x.is_null() || y.is_null()) return !x.is_null();
+  const bool lowest_first = key != "date" && (x.is_string() || key.find("val_") != key.npos);
+  return lowest_first ? x < y : y < x;
 }
 
-std::string cell(double value, const std::string& text) {
-  return std::isnan(value) || value < 0 ? "-" : text;
-}
+// Folders that could not be read.
+struct Skipped {
+  int64_t folders = 0;
+  std::string first;  // and why
 
-// Columns as wide as their widest cell; numbers to the right.
-void print_table(const std::vector<Row>& rows) {
-  std::vector<std::vector<std::string>> lines = {
-      {"run", "step", "val loss", "attention", "params", "tokens/s", "date"}};
-  for (const Row& row : rows)
-    lines.push_back({printable(row.run),
-                     row.step == row.steps ? fmt::format("{}", row.step)
-                                           : fmt::format("{}/{}", row.step, row.steps),
-                     cell(row.val_loss, fmt::format("{:.4f}", row.val_loss)), row.attention,
-                     cell(static_cast<double>(row.parameters),
-                          format_count(static_cast<double>(row.parameters))),
-                     cell(row.tokens_per_s, format_count(row.tokens_per_s)),
-                     row.date.empty() ? "-" : row.date.substr(5, 11)});  // month to minute
-  std::vector<size_t> widths(lines[0].size());
-  for (const std::vector<std::string>& line : lines)
-    for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  for (const std::vector<std::string>& line : lines) {
-    std::string text;
-    for (size_t i = 0; i < line.size(); ++i) {
-      const bool is_text = i == 0 || i == 3 || i == 6;
-      text += is_text ? fmt::format("{:<{}}  ", line[i], widths[i])
-                      : fmt::format("{:>{}}  ", line[i], widths[i]);
-    }
-    std::printf("%s\n", text.substr(0, text.find_last_not_of(' ') + 1).c_str());
+  void add(const fs::path& folder, const std::error_code& error) {
+    if (folders++ == 0) first = fmt::format("{}: {}", folder.string(), error.message());
   }
+  std::string text() const {
+    return fmt::format("{} could not be read ({}{})", plural(folders, "folder"),
+                       folders == 1 ? "" : "the first is ", first);
+  }
+};
+
+// The runs in a folder and below; a run holds no other. Links to folders are not followed.
+std::vector<fs::path> find_runs(const fs::path& root, Skipped& skipped) {
+  std::vector<fs::path> runs, folders = {root};
+  while (!folders.empty()) {
+    const fs::path folder = folders.back();
+    folders.pop_back();
+    if (is_run(folder)) {
+      runs.push_back(folder);
+      continue;
+    }
+    std::error_code error;
+    fs::directory_iterator entry(folder, error);
+    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+      std::error_code ignored;  // of an entry that is gone by now
+      if (entry->is_directory(ignored) && !entry->is_symlink(ignored))
+        folders.push_back(entry->path());
+    }
+    if (!error || error == std::errc::no_such_file_or_directory) continue;
+    skipped.add(folder, error);
+  }
+  return runs;
 }
 
-void run_runs(const RunsOptions& options) {
-  const auto order = std::find_if(orders().begin(), orders().end(),
-                                  [&](const auto& one) { return one.first == options.sort; });
-  require(order != orders().end(), "--sort is '{}'; choose one of {}", options.sort,
-          fmt::join(sort_keys(), ", "));
-  std::vector<Row> rows;
-  for (const fs::path& run : find_runs(options.folder)) {
+std::string number_cell(const Json& value, const char* format) {
+  return value.is_null() ? "-" : fmt::format(fmt::runtime(format), value.get<double>());
+}
+
+std::string count_cell(const Json& value) {
+  return value.is_null() || value < 0 ? "-" : format_count(value.get<double>());
+}
+
+struct Column {
+  TableColumn column;
+  std::string (*cell)(const Json& row);
+};
+const Column kTable[] = {
+    {{"run"}, [](const Json& row) { return printable(row["run"]); }},
+    {{"state"}, [](const Json& row) { return row["state"].get<std::string>(); }},
+    {{"task"}, [](const Json& row) { return row["task"].get<std::string>(); }},
+    {{"step", true},
+     [](const Json& row) {
+       return row["step"] == row["steps"] ? row["step"].dump()
+                                          : row["step"].dump() + "/" + row["steps"].dump();
+     }},
+    {{"time", true}, [](const Json& row) { return format_duration(row["elapsed_s"]); }},
+    {{"val loss", true}, [](const Json& row) { return number_cell(row["val_loss"], "{:.4f}"); }},
+    {{"bits", true}, [](const Json& row) { return number_cell(row["val_bits"], "{:.4f}"); }},
+    {{"rate", true}, [](const Json& row) { return number_cell(row["lr"], "{:g}"); }},
+    {{"batch", true},
+     [](const Json& row) {
+       return row["accumulate"] == 1 ? row["batch"].dump()
+                                     : row["batch"].dump() + "x" + row["accumulate"].dump();
+     }},
+    {{"tokens/s", true}, [](const Json& row) { return count_cell(row["tokens_per_s"]); }},
+    {{"params", true}, [](const Json& row) { return count_cell(row["parameters"]); }},
+    {{"date"},
+     [](const Json& row) {
+       const std::string date = row["date"];
+       return date.empty() ? "-" : date.substr(5, 11);  // month to minute
+     }},
+    {{"attention"}, [](const Json& row) { return row["attention"].get<std::string>(); }}};
+
+void print_rows(const std::vector<Json>& rows) {
+  std::vector<TableColumn> columns;
+  std::vector<std::vector<std::string>> cells(rows.size());
+  for (const Column& column : kTable) {
+    columns.push_back(column.column);
+    for (size_t i = 0; i < rows.size(); ++i) cells[i].push_back(column.cell(rows[i]));
+  }
+  print_table(columns, cells);
+}
+
+void list_runs(const RunsOptions& options) {
+  const std::vector<std::string> keys = sort_keys();
+  require(std::find(keys.begin(), keys.end(), options.sort) != keys.end(),
+          "--sort is '{}'; choose one of {}", options.sort, fmt::join(keys, ", "));
+  std::error_code reason;
+  if (const fs::directory_iterator readable(options.folder, reason); reason)
+    fail(ErrorKind::input, "{}: {}", options.folder, reason.message());
+  Skipped skipped;
+  const std::vector<fs::path> runs = find_runs(options.folder, skipped);
+  if (runs.empty())
+    fail(ErrorKind::input, "there is no run in {}{}; linea train --out RUN makes one",
+         options.folder, skipped.folders == 0 ? "" : ", where " + skipped.text());
+  if (skipped.folders > 0) fmt::print(stderr, "linea: {}\n", printable(skipped.text()));
+  std::vector<Json> rows;
+  for (const fs::path& run : runs) {
     const std::string name = run.lexically_relative(options.folder).string();
     try {
-      rows.push_back(read_row(run, name == "." ? options.folder : name));
+      rows.push_back(row_of(read_run(run, name == "." ? options.folder : name)));
     } catch (const Error& error) {
       fmt::print(stderr, "linea: {}; the run is left out\n", printable(error.what()));
     }
   }
-  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.run < b.run; });
-  std::stable_sort(rows.begin(), rows.end(), order->second);
-  if (!options.json) return print_table(rows);
-  for (const Row& row : rows) print_json(row);
+  std::sort(rows.begin(), rows.end(),
+            [](const Json& a, const Json& b) { return a["run"] < b["run"]; });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const Json& a, const Json& b) { return comes_before(a, b, options.sort); });
+  if (!options.json) return print_rows(rows);
+  for (const Json& row : rows) print_json_line(row);
+}
+
+// The settings of a run that apply, by key, as JSON.
+Json settings_of(const std::string& run) {
+  if (!is_run(run))
+    fail(ErrorKind::input, "{} is not the folder of a run, whose settings could be compared", run);
+  return settings_json(read_run_config(run));
+}
+
+// A setting in a table; "-": it does not apply.
+std::string setting_cell(const Json& value) {
+  if (value.is_null()) return "-";
+  return printable(value.is_string() ? value.get<std::string>() : value.dump());
+}
+
+// The settings in which two runs differ, in the order of the declarations; those of B alone last.
+void show_difference(const RunsOptions& options) {
+  require(options.diff.size() == 2, "--diff compares two runs, not {}", options.diff.size());
+  const Json a = settings_of(options.diff[0]), b = settings_of(options.diff[1]);
+  std::vector<Json> differences;
+  for (const auto& [key, value] : a.items())
+    if (const Json other = b.value(key, Json()); other != value)
+      differences.push_back({{"setting", key}, {"a", value}, {"b", other}});
+  for (const auto& [key, value] : b.items())
+    if (!a.contains(key)) differences.push_back({{"setting", key}, {"a", nullptr}, {"b", value}});
+  if (options.json) {
+    for (const Json& difference : differences) print_json_line(difference);
+    return;
+  }
+  if (differences.empty()) return print_wrapped("the settings are equal", 0);
+  std::vector<std::vector<std::string>> cells;
+  for (const Json& difference : differences)
+    cells.push_back(
+        {difference["setting"], setting_cell(difference["a"]), setting_cell(difference["b"])});
+  print_table({{"setting"}, {printable(options.diff[0])}, {printable(options.diff[1])}}, cells);
 }
 
 }  // namespace
 
 void add_runs(CLI::App& program, int& exit_code) {
   CLI::App& command = add_command(
-      program, "runs", "a table of the runs in a folder",
-      "Example:  linea runs runs --sort val_loss\n\nStep, validation loss and tokens per second "
-      "are "
-      "the last in metrics.jsonl, the date is that "
-      "of its last line.\nNames and losses are sorted from the lowest, all else from the "
-      "highest.");
+      program, "runs", "a table of the runs in a folder, or the settings in which two runs differ",
+      "Example:  linea runs runs --sort val_loss\n\nA run is running, finished, stopped (it can be "
+      "resumed without loss), or died: the steps after its newest checkpoint are lost. Time is "
+      "that "
+      "of training; bits, validation loss and tokens per second are the last in metrics.jsonl; "
+      "rate is the learning rate at its peak, batch in a step x --accumulate; the date is that of "
+      "the last line.\nNames and losses are sorted from the lowest, all else from the highest.");
   const auto options = std::make_shared<RunsOptions>();
-  add_option(command, "FOLDER", options->folder, "the folder; runs may be in folders below it",
-             OptionKind::required);
+  add_option(command, "FOLDER", options->folder, "the folder; runs may be in folders below it");
   add_option(command, "--sort", options->sort, "the column to sort by", OptionKind::shows_default);
   set_choices(command, "--sort", sort_keys());
+  add_option(command, "--diff", options->diff, "two runs: the settings in which they differ");
+  exclude_each_other(command, "--diff", "FOLDER");
+  exclude_each_other(command, "--diff", "--sort");
   add_flag(command, "--json", options->json, "one JSON object per line");
   set_action(command, [options, &exit_code] {
-    run_runs(*options);
+    require(!options->folder.empty() || !options->diff.empty(),
+            "FOLDER is required; see linea runs --help");
+    options->diff.empty() ? list_runs(*options) : show_difference(*options);
     exit_code = 0;
   });
 }

@@ -44,10 +44,10 @@ void print_json(const std::string& attention, const Check& check) {
   fmt::print("{}\n", dump_json(line));
 }
 
-void print_row(const std::string& attention, const Check& check) {
-  fmt::print("{:<28} {:<30} {:>9.2g} {:>9.2g}  {}\n", attention, check.name, check.measured,
-             check.bound, check.passed ? "ok" : "FAILED");
-  if (!check.passed && !check.detail.empty()) fmt::print("{:<28}   at {}\n", "", check.detail);
+void print_row(const Check& check) {
+  fmt::print("  {:<36} {:>9.2g} {:>9.2g}  {}\n", check.name, check.measured, check.bound,
+             check.passed ? "ok" : "FAILED");
+  if (!check.passed && !check.detail.empty()) fmt::print("    at {}\n", check.detail);
 }
 
 // 0, or 4 where a check failed. Error: ErrorKind::usage for an attention that does not exist.
@@ -55,12 +55,12 @@ int run_verify(const VerifyOptions& options) {
   use_machine(0, options.device, "fp32");
   int done = 0, failed = 0;
   const std::vector<AttentionOptions> variants = asked_variants(options.attention);
-  if (!options.json)
-    fmt::print("{:<28} {:<30} {:>9} {:>9}\n", "attention", "check", "measured", "bound");
+  if (!options.json) fmt::print("  {:<36} {:>9} {:>9}\n", "check", "measured", "bound");
   for (const AttentionOptions& variant : variants) {
     const std::string label = label_of(variant);
+    if (!options.json) fmt::print("{}\n", label);
     for (const Check& check : check_attention(variant, {})) {
-      options.json ? print_json(label, check) : print_row(label, check);
+      options.json ? print_json(label, check) : print_row(check);
       ++done;
       failed += check.passed ? 0 : 1;
     }

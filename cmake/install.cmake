@@ -9,15 +9,17 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/linea RENAME copy
 # From the program's own declarations of its flags.
 set(manual ${PROJECT_BINARY_DIR}/linea.1.gz)
 add_custom_command(OUTPUT ${manual} COMMAND linea man | gzip -9n > ${manual} DEPENDS linea VERBATIM)
-foreach(shell bash zsh)
+foreach(shell bash zsh fish)
   set(completion_${shell} ${PROJECT_BINARY_DIR}/linea.${shell})
   add_custom_command(OUTPUT ${completion_${shell}} COMMAND linea completion ${shell} > ${completion_${shell}}
     DEPENDS linea VERBATIM)
 endforeach()
-add_custom_target(linea_manual ALL DEPENDS ${manual} ${completion_bash} ${completion_zsh})
+add_custom_target(linea_manual ALL DEPENDS ${manual} ${completion_bash} ${completion_zsh}
+  ${completion_fish})
 install(FILES ${manual} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
 install(FILES ${completion_bash} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME linea
   COMPONENT program)
+install(FILES ${completion_fish} DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
 # /usr/local/share/zsh/site-functions; in Debian's packages, vendor-completions
 foreach(folder site-functions vendor-completions)
   install(FILES ${completion_zsh} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder} RENAME _linea COMPONENT program)

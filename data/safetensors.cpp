@@ -107,7 +107,8 @@ const char* file_dtype(DType dtype) {
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(std::string path, uint64_t file_bytes, ReadBytes read_bytes)
+SafetensorsFile::SafetensorsFile(std::string path, uint64_t file_bytes, ReadBytes read_bytes,
+                                 ElementTypes types)
     : path_(std::move(path)), read_bytes_(std::move(read_bytes)) {
   constexpr char kHint[] = "the file is truncated or not a safetensors file: write it again";
   if (file_bytes < kSizeBytes)
@@ -124,24 +125,27 @@ SafetensorsFile::SafetensorsFile(std::string path, uint64_t file_bytes, ReadByte
   data_begin_ = kSizeBytes + header_bytes;
   std::string text(header_bytes, '\0');
   read_bytes_(kSizeBytes, text.data(), text.size());
-  header_ = parse_safetensors_header(text, file_bytes - data_begin_, path_);
+  header_ = parse_safetensors_header(text, file_bytes - data_begin_, path_, types);
   for (size_t i = 0; i < header_.entries.size(); ++i) index_[header_.entries[i].name] = i;
 }
 
-SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
+SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path, ElementTypes types) {
   // Checked before opening: opening a pipe would wait for its writer.
   const auto size = static_cast<uint64_t>(plain_file_size(path));
   const auto file = std::make_shared<OpenFile>(path);
   return {path.string(), size,
-          [file](uint64_t offset, void* to, size_t count) { file->read(offset, to, count); }};
+          [file](uint64_t offset, void* to, size_t count) { file->read(offset, to, count); },
+          types};
 }
 
 SafetensorsFile SafetensorsFile::parse(std::string bytes, const std::string& name) {
   const size_t size = bytes.size();
   const auto shared = std::make_shared<const std::string>(std::move(bytes));
-  return {name, size, [shared](uint64_t offset, void* to, size_t count) {
+  return {name, size,
+          [shared](uint64_t offset, void* to, size_t count) {
             if (count > 0) std::memcpy(to, shared->data() + offset, count);
-          }};
+          },
+          ElementTypes::readable};
 }
 
 const SafetensorsEntry& SafetensorsFile::entry(const std::string& name) const {
@@ -154,6 +158,9 @@ const SafetensorsEntry& SafetensorsFile::entry(const std::string& name) const {
 
 Tensor SafetensorsFile::read(const std::string& name) const {
   const SafetensorsEntry& from = entry(name);
+  if (!can_read_elements(from.dtype))
+    fail(ErrorKind::input, "{}: tensor {} has the dtype {}, which cannot be read; convert the file",
+         path_, quoted_name(name), from.dtype);
   if (from.shape.size() > kMaxRank)
     fail(ErrorKind::input, "{}: tensor {} has {} axes, at most {} can be read; reshape it first",
          path_, quoted_name(name), from.shape.size(), kMaxRank);

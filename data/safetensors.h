@@ -17,7 +17,8 @@ namespace linea {
 // An open file with its checked header. Every error is ErrorKind::input and begins with the path.
 class SafetensorsFile {
  public:
-  static SafetensorsFile open(const std::filesystem::path& path);
+  static SafetensorsFile open(const std::filesystem::path& path,
+                              ElementTypes types = ElementTypes::readable);
   // The same for a file's bytes in memory; errors begin with `name`.
   static SafetensorsFile parse(std::string bytes, const std::string& name = "bytes");
 
@@ -30,13 +31,14 @@ class SafetensorsFile {
   const SafetensorsEntry& entry(const std::string& name) const;
 
   // F32 -> f32, F64 -> f64, I32, I64, U8 and BOOL -> i32, F16 and BF16 -> f32, all exactly. Errors:
-  // no such tensor, more than kMaxRank axes, an I64 beyond 32 bits, a BOOL other than 0 and 1.
+  // no such tensor, an element type that cannot be read, more than
+  // kMaxRank axes, an I64 beyond 32 bits, a BOOL other than 0 and 1.
   Tensor read(const std::string& name) const;
 
  private:
   // Copies `count` bytes from `offset` in the file.
   using ReadBytes = std::function<void(uint64_t offset, void* to, size_t count)>;
-  SafetensorsFile(std::string path, uint64_t file_bytes, ReadBytes read_bytes);
+  SafetensorsFile(std::string path, uint64_t file_bytes, ReadBytes read_bytes, ElementTypes types);
 
   std::string path_;
   ReadBytes read_bytes_;

@@ -26,16 +26,20 @@ constexpr size_t kMaxDepth = 4;  // of nested objects and lists; the format need
 
 struct ElementType {
   const char* name;
-  size_t bytes;
+  size_t bits;
+  bool readable = false;
 };
-constexpr std::array<ElementType, 8> kElementTypes{{{"F64", 8},
-                                                    {"F32", 4},
-                                                    {"F16", 2},
-                                                    {"BF16", 2},
-                                                    {"I64", 8},
-                                                    {"I32", 4},
-                                                    {"U8", 1},
-                                                    {"BOOL", 1}}};
+constexpr std::array<ElementType, 20> kElementTypes{
+    {{"F64", 64, true}, {"F32", 32, true}, {"F16", 16, true}, {"BF16", 16, true}, {"I64", 64, true},
+     {"I32", 32, true}, {"U8", 8, true},   {"BOOL", 8, true}, {"U64", 64},        {"U32", 32},
+     {"U16", 16},       {"I16", 16},       {"I8", 8},         {"C64", 64},        {"F8_E5M2", 8},
+     {"F8_E4M3", 8},    {"F8_E8M0", 8},    {"F6_E2M3", 6},    {"F6_E3M2", 6},     {"F4", 4}}};
+
+const ElementType* find_element_type(std::string_view dtype) {
+  for (const ElementType& type : kElementTypes)
+    if (dtype == type.name) return &type;
+  return nullptr;
+}
 
 template <typename... Args>
 [[noreturn]] void refuse(const std::string& path, fmt::format_string<Args...> text,
@@ -48,7 +52,8 @@ template <typename... Args>
 // nesting are detected.
 class HeaderReader : public json::json_sax_t {
  public:
-  HeaderReader(const std::string& path, SafetensorsHeader& header) : path_(path), header_(header) {}
+  HeaderReader(const std::string& path, ElementTypes types, SafetensorsHeader& header)
+      : path_(path), types_(types), header_(header) {}
 
   bool null() override { return value(Kind::null, "null"); }
   bool boolean(bool flag) override { return value(Kind::other, flag ? "true" : "false"); }
@@ -95,7 +100,10 @@ class HeaderReader : public json::json_sax_t {
   void list_value(Kind kind, std::string_view text, uint64_t number);
   void finish_tensor();
 
+  uint64_t bytes_of_entry() const;
+
   const std::string& path_;
+  ElementTypes types_;
   SafetensorsHeader& header_;
   std::vector<std::unordered_set<std::string>> keys_;  // of each open object; empty for lists
   std::string name_, field_;                           // current keys at depth 1 and 2
@@ -192,20 +200,13 @@ std::string format_shape(const std::vector<int64_t>& shape) {
   return "[" + text + "]";
 }
 
-void HeaderReader::finish_tensor() {
-  for (const char* field : {"dtype", "shape", "data_offsets"})
-    if (keys_.back().count(field) == 0) refuse(path_, "{} has no {}", where(), field);
-  if (offsets_.size() != 2)
-    refuse(path_, "data_offsets of {} should be two numbers, not {}", where(), offsets_.size());
-  entry_.begin = offsets_[0];
-  entry_.end = offsets_[1];
-  if (entry_.begin > entry_.end)
-    refuse(path_, "data_offsets of {} end before they begin: {} > {}", where(), entry_.begin,
-           entry_.end);
-  const size_t element_bytes = safetensors_element_bytes(entry_.dtype);
-  if (element_bytes == 0) {
+// By its dtype and shape.
+uint64_t HeaderReader::bytes_of_entry() const {
+  const ElementType* type = find_element_type(entry_.dtype);
+  if (type == nullptr || (types_ == ElementTypes::readable && !type->readable)) {
     std::string known;
-    for (const ElementType& type : kElementTypes) known += std::string(" ") + type.name;
+    for (const ElementType& one : kElementTypes)
+      if (one.readable || types_ == ElementTypes::all) known += std::string(" ") + one.name;
     fail(ErrorKind::input, "{}: {} has the dtype {}, which is not one of{}; convert the file",
          path_, where(), quoted_name(entry_.dtype), known);
   }
@@ -218,10 +219,30 @@ void HeaderReader::finish_tensor() {
       refuse(path_, "shape of {} overflows: the product of {} is 2^63 or more", where(),
              format_shape(entry_.shape));
   }
-  uint64_t bytes = 0;
-  if (!has_zero && __builtin_mul_overflow(static_cast<uint64_t>(product), element_bytes, &bytes))
-    refuse(path_, "shape of {} overflows: {} elements of {} bytes", where(), product,
-           element_bytes);
+  if (has_zero) return 0;
+  uint64_t units = 0;  // eighths of a byte, or bytes where an element has whole ones
+  const bool whole = type->bits % 8 == 0;
+  const size_t unit = whole ? type->bits / 8 : type->bits;
+  if (__builtin_mul_overflow(static_cast<uint64_t>(product), unit, &units))
+    refuse(path_, "shape of {} overflows: {} elements of {} {}", where(), product, unit,
+           whole ? "bytes" : "bits");
+  if (!whole && units % 8 != 0)
+    refuse(path_, "{} has {} elements of {} bits, which are no whole bytes", where(), product,
+           unit);
+  return whole ? units : units / 8;
+}
+
+void HeaderReader::finish_tensor() {
+  for (const char* field : {"dtype", "shape", "data_offsets"})
+    if (keys_.back().count(field) == 0) refuse(path_, "{} has no {}", where(), field);
+  if (offsets_.size() != 2)
+    refuse(path_, "data_offsets of {} should be two numbers, not {}", where(), offsets_.size());
+  entry_.begin = offsets_[0];
+  entry_.end = offsets_[1];
+  if (entry_.begin > entry_.end)
+    refuse(path_, "data_offsets of {} end before they begin: {} > {}", where(), entry_.begin,
+           entry_.end);
+  const uint64_t bytes = bytes_of_entry();
   if (bytes != entry_.end - entry_.begin)
     refuse(path_, "{} has {} bytes by its dtype {} and shape {}, but {} by its data_offsets",
            where(), bytes, entry_.dtype, format_shape(entry_.shape), entry_.end - entry_.begin);
@@ -269,10 +290,9 @@ std::string json_string(const char* what, const std::string& text) {
 
 }  // namespace
 
-size_t safetensors_element_bytes(std::string_view dtype) {
-  for (const ElementType& type : kElementTypes)
-    if (dtype == type.name) return type.bytes;
-  return 0;
+bool can_read_elements(std::string_view dtype) {
+  const ElementType* type = find_element_type(dtype);
+  return type != nullptr && type->readable;
 }
 
 std::string quoted_name(std::string_view text) {
@@ -283,14 +303,14 @@ std::string quoted_name(std::string_view text) {
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_bytes,
-                                           const std::string& path) {
+                                           const std::string& path, ElementTypes types) {
   // The parser would skip a byte order mark and stop at a zero byte.
   if (text.substr(0, 3) == "\xEF\xBB\xBF") refuse(path, "its header begins with a byte order mark");
   const size_t zero = text.find('\0');
   if (zero != std::string_view::npos)
     refuse(path, "byte {} of its header is zero, which JSON does not allow", zero);
   SafetensorsHeader header;
-  HeaderReader reader(path, header);
+  HeaderReader reader(path, types, header);
   json::sax_parse(text.begin(), text.end(), &reader);
   reader.finish();
   std::sort(header.entries.begin(), header.entries.end(), [](const auto& left, const auto& right) {

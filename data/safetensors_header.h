@@ -26,13 +26,17 @@ struct SafetensorsHeader {
   std::vector<std::string> warnings;            // one line for each unknown field name
 };
 
-// Bytes per element in a file; 0 for an unknown dtype.
-size_t safetensors_element_bytes(std::string_view dtype);
+// The element types that a header may have: those whose tensors can be read, or all of the format.
+enum class ElementTypes { readable, all };
+
+// Whether tensors of this dtype can be read.
+bool can_read_elements(std::string_view dtype);
 
 // Checks everything but the tensors' bytes; the entries must cover `data_bytes` without gaps or
-// overlap. Error: ErrorKind::input, beginning with `path`.
+// overlap. Error: ErrorKind::input, beginning with `path`; a dtype outside of `types` is one.
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes,
-                                           const std::string& path);
+                                           const std::string& path,
+                                           ElementTypes types = ElementTypes::readable);
 
 // The JSON of a header: metadata first, sorted by key, then the entries in their order. Spaces
 // before the last brace pad the length to a multiple of 8. Error: ErrorKind::usage for names or

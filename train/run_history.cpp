@@ -11,7 +11,9 @@
 #include "data/safetensors.h"
 #include "tensor/error.h"
 #include "train/checkpoint_files.h"
+#include "train/early_stop.h"
 #include "train/evaluate.h"
+#include "train/run_lock.h"
 
 namespace linea {
 namespace {
@@ -99,6 +101,16 @@ RunConfig read_run_config(const fs::path& run) try {
   return config_from_toml(read_file(path), path);
 } catch (const Error& error) {
   fail(ErrorKind::input, "{}", error.what());
+}
+
+std::string state_of(const RunHistory& history, const RunConfig& config) {
+  if (RunLock::is_held(history.folder)) return "running";
+  const std::vector<CheckpointFolder> checkpoints = list_checkpoints(history.folder);
+  const int64_t saved = checkpoints.empty() ? -1 : checkpoints.back().step;
+  if (saved < history.step()) return "died";
+  const bool finished =
+      saved >= config.steps || stops_early(validations_of(history), config.early_stop);
+  return finished ? "finished" : "stopped";
 }
 
 // The optimizer has one moment "mean.NAME" or "momentum.NAME" for each parameter and none for

@@ -13,6 +13,9 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
+  // Whether a program holds the folder now.
+  static bool is_held(const std::filesystem::path& folder);
+
  private:
   int descriptor_ = -1;
 };

@@ -1,11 +1,21 @@
 // linea info, verify and bench.
 #include "nn/attention.h"
 #include "tests/cli/program.h"
+#include "tests/data/safetensors_bytes.h"
 
 namespace linea {
 namespace {
 
-class OtherCommands : public ProgramTest {};
+class OtherCommands : public ProgramTest {
+ protected:
+  // Without the line breaks and indentation of wrapped lines.
+  static std::string in_one_line(const std::string& text) {
+    return fmt::format("{}", fmt::join(words_of(text), " "));
+  }
+  static void expect_narrow(const std::string& text) {
+    for (const std::string& line : lines_of(text)) EXPECT_LE(line.size(), 100u) << line;
+  }
+};
 
 TEST_F(OtherCommands, InfoDescribesTheBuild) {
   const Outcome info = done("info");
@@ -23,10 +33,11 @@ TEST_F(OtherCommands, InfoListsTheSettingsOfAttentions) {
     ASSERT_NE(begin, std::string::npos) << entry.name << "\n" << out;
     const std::string block = out.substr(begin, out.find("verified:", begin) - begin);
     EXPECT_NE(block.find("source: " + entry.source), std::string::npos) << block;
+    const std::string words = in_one_line(block);
     for (const Setting& setting : entry.settings) {
       const std::string flag = "--" + flag_name(setting.key) + " " + to_string(setting.initial);
       EXPECT_NE(block.find(flag + " "), std::string::npos) << flag << "\n" << block;
-      EXPECT_NE(block.find(setting.help), std::string::npos) << setting.help << "\n" << block;
+      EXPECT_NE(words.find(setting.help), std::string::npos) << setting.help << "\n" << block;
     }
   }
   EXPECT_NE(out.find("--nu 1           F = 2 D nu features of dpfp (with --feature dpfp)"),
@@ -56,6 +67,64 @@ TEST_F(OtherCommands, InfoDescribesRunsAndFiles) {
   refused(3, "info empty", {"empty", "no checkpoint"});
 }
 
+TEST_F(OtherCommands, InfoAndTablesWrapAtAHundredColumns) {
+  expect_narrow(done("info").out);
+  expect_narrow(done("presets").out);
+  expect_narrow(done("data list").out);
+  std::string folder = "long";
+  for (int i = 0; i < 12; ++i) folder += "/folder-" + std::to_string(i);
+  fs::create_directories(path(folder));
+  put_text(folder + "/text.txt", 2000);
+  const std::string data = path(folder + "/text.txt");
+  done("train --task text --data " + data + " --length 16 --steps 1 --out " + folder + "/run" +
+       kSmall);
+  const std::string info = done("info " + folder + "/run").out;
+  expect_narrow(info);
+  std::string joined;  // the parts of a path, which is broken after "/"
+  for (const std::string& word : words_of(info)) joined += word;
+  EXPECT_NE(joined.find(data), std::string::npos) << info;
+  expect_narrow(done("runs long").out);
+  done(kCopy + " --steps 1 --out other");
+  expect_narrow(done("runs --diff other " + folder + "/run").out);
+}
+
+// Types of the format that no tensor here has; loading them is refused.
+TEST_F(OtherCommands, InfoDescribesTypesThatCannotBeRead) {
+  put("file.safetensors", file_of(R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]},)"
+                                  R"("b":{"dtype":"U16","shape":[1,2],"data_offsets":[4,8]},)"
+                                  R"("c":{"dtype":"BF16","shape":[2],"data_offsets":[8,12]}})",
+                                  std::string(12, 'x')));
+  const Outcome outcome = done("info file.safetensors");
+  for (const char* part : {"F8_E4M3 [4] a", "U16     [1,2] b", "BF16    [2] c", "3 tensors",
+                           "does not read tensors of type F8_E4M3, U16"})
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << "\n" << outcome.out;
+  EXPECT_EQ(json_lines(done("info file.safetensors --json").out).at(0)["tensors"][0]["dtype"],
+            "F8_E4M3");
+  refused(3, "eval file.safetensors", {"file.safetensors", "F8_E4M3"});
+  refused(3, "attend --in file.safetensors --out y.safetensors", {"file.safetensors", "F8_E4M3"});
+  put("unknown.safetensors",
+      file_of(R"({"a":{"dtype":"Q4","shape":[4],"data_offsets":[0,4]}})", "abcd"));
+  refused(3, "info unknown.safetensors", {"Q4", "F8_E4M3"});
+}
+
+TEST_F(OtherCommands, PresetsSayWhatTheyAre) {
+  const std::string table = done("presets").out;
+  for (const char* part : {"preset ", "task", "params", "time", "reaches", "digits-demo",
+                           "0.2735 bits/dim on the test images", "36s"})
+    EXPECT_NE(table.find(part), std::string::npos) << part << "\n" << table;
+  const auto presets = json_lines(done("presets --json").out);
+  EXPECT_EQ(presets.size(), json_lines(done("info --json").out).at(0)["presets"].size());
+  for (const nlohmann::json& preset : presets)
+    EXPECT_TRUE(preset["parameters"] > 0 && preset["minutes"] > 0 && preset["task"].is_string())
+        << preset;
+  const std::string toml = done("presets digits-linear").out;
+  EXPECT_NE(toml.find("# Minutes: "), std::string::npos) << toml;
+  put("mine.toml", toml);
+  done("train --config mine.toml --steps 1 --out run --sample-every 0" + kSmall);
+  EXPECT_EQ(json_lines(done("presets digits-linear --json").out).at(0)["config"]["task"], "digits");
+  refused(2, "presets digit-demo", {"no preset 'digit-demo'", "digits-demo"});
+}
+
 TEST_F(OtherCommands, VerifyChecksTheAttentions) {
   if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const Outcome outcome = done("verify --attention linear --json");
@@ -74,8 +143,18 @@ TEST_F(OtherCommands, VerifyChecksTheAttentions) {
   EXPECT_EQ(attentions.size(), 5u + 4 + 4 + 4);
 }
 
+TEST_F(OtherCommands, VerifyPrintsTheChecksOfEachAttention) {
+  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
+  const std::string out = done("verify --attention softmax").out;
+  expect_narrow(out);
+  EXPECT_EQ(out.rfind("  check  ", 0), 0u) << out;
+  for (const char* part : {"\nsoftmax\n", "\n  gradients = differences  ", "  ok\n"})
+    EXPECT_NE(out.find(part), std::string::npos) << part << "\n" << out;
+}
+
 TEST_F(OtherCommands, BenchPrintsOneLinePerLength) {
-  const Outcome outcome = done("bench attention --lengths 64,128 --seconds 0 --json");
+  const Outcome outcome =
+      done("bench attention --lengths 64,128 --seconds 0 --json --svg times.svg");
   const std::vector<nlohmann::json> lines = json_lines(outcome.out);
   ASSERT_EQ(lines.size(), 1u + 3 * 2 + 3);  // softmax, linear, performer; who is faster than whom
   for (const char* key :
@@ -91,6 +170,12 @@ TEST_F(OtherCommands, BenchPrintsOneLinePerLength) {
   for (size_t i = 7; i < lines.size(); ++i)
     for (const char* key : {"faster", "than", "forward", "forward_backward", "step"})
       EXPECT_TRUE(lines[i].contains(key)) << lines[i];
+  const std::string chart = bytes("times.svg");
+  for (const char* text : {">forward and backward<", ">a sampled token<", ">softmax<",
+                           ">linear --feature elu<", ">128<"})
+    EXPECT_NE(chart.find(text), std::string::npos) << text;
+  expect_narrow(done("bench attention --lengths 64 --seconds 0").out);
+  refused(6, "bench attention --lengths 64 --seconds 0 --svg nowhere/x.svg", {"nowhere/x.svg"});
   refused(2, "bench attention --lengths 0 --seconds 0 --json", {"--lengths", "0"});
   refused(2, "bench attention --lengths x", {"--lengths"});
   refused(2, "bench", {"subcommand"});

@@ -1,5 +1,9 @@
 // What is read from the folders of finished runs: linea info RUN, runs and plot.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "tests/cli/program.h"
+#include "train/run_lock.h"
 
 namespace linea {
 namespace {
@@ -51,6 +55,28 @@ TEST_F(RunsTest, InfoShowsLastAndBestResults) {
   EXPECT_EQ(run["config"]["feature"], "elu");
 }
 
+// A run that has not saved yet: what there is, of both kinds of tasks.
+TEST_F(RunsTest, InfoDescribesARunWithoutACheckpoint) {
+  for (const std::string& name : names_in("runs/long/checkpoints"))
+    remove("runs/long/checkpoints/" + name);
+  const std::string text = done("info runs/long").out;
+  for (const char* part : {"step        0 of 20: no checkpoint yet", "state       died",
+                           "attention   linear --feature elu", "training    step 20: loss",
+                           "validation  step 20: loss", "tokens      ", "task = \"copy\""})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  EXPECT_EQ(text.find("parameters"), std::string::npos) << text;
+  put("runs/long/metrics.jsonl", "");
+  const nlohmann::json run = json_lines(done("info runs/long --json").out).at(0);
+  EXPECT_TRUE(run["parameters"].is_null() && run["validation"].is_null());
+  EXPECT_EQ(run["config"]["dim"], 16);
+
+  put_text("text.txt", 2000);
+  done(kText + " --steps 1 --out words");
+  for (const std::string& name : names_in("words/checkpoints")) remove("words/checkpoints/" + name);
+  EXPECT_NE(done("info words").out.find("no checkpoint yet"), std::string::npos);
+  EXPECT_TRUE(json_lines(done("info words --json").out).at(0)["vocab_size"].is_null());
+}
+
 TEST_F(RunsTest, InfoInJson) {
   const nlohmann::json build = json_lines(done("info --json").out).at(0);
   EXPECT_TRUE(build["version"].is_string() && build["attentions"].is_array());
@@ -67,12 +93,18 @@ TEST_F(RunsTest, InfoInJson) {
 }
 
 TEST_F(RunsTest, ListsRunsBelowAFolder) {
-  const Words table = lines_of(done("runs runs").out);
-  ASSERT_EQ(table.size(), 3u);
-  EXPECT_EQ(words_of(table[0]), words_of("run step val loss attention params tokens/s date"));
-  EXPECT_EQ(table[1].rfind("below/short    10         -  softmax", 0), 0u) << table[1];
-  EXPECT_EQ(table[2].rfind("long           20  ", 0), 0u) << table[2];
-  for (const std::string& line : table) EXPECT_LE(line.size(), 80u) << line;
+  append("runs/long", "{\"step\":20,\"lr\":1,\"elapsed_s\":65}\n");
+  const Words table = lines_of(done("runs runs").out);  // rows of two lines: the second is indented
+  ASSERT_EQ(table.size(), 6u);
+  EXPECT_EQ(words_of(table[0]),
+            words_of("run state task step time val loss bits rate batch tokens/s params"));
+  EXPECT_EQ(words_of(table[1]), words_of("date attention"));
+  EXPECT_EQ(table[2].rfind("below/short  finished  copy    10", 0), 0u) << table[2];
+  EXPECT_EQ(table[4].rfind("long         finished  copy    20  1m05s  ", 0), 0u) << table[4];
+  const Words row = words_of(table[4]);
+  EXPECT_EQ(Words(row.begin() + 7, row.begin() + 9), (Words{"0.001", "2"}));  // rate, batch
+  EXPECT_NE(table[3].find("softmax"), std::string::npos) << table[3];
+  for (const std::string& line : table) EXPECT_LE(line.size(), 100u) << line;
 
   const auto listed = [&](const std::string& arguments) {
     return json_lines(done("runs --json " + arguments).out);
@@ -86,6 +118,13 @@ TEST_F(RunsTest, ListsRunsBelowAFolder) {
   EXPECT_EQ(runs[1]["val_loss"], info["validation"]["val_loss"]);
   EXPECT_EQ(runs[1]["best_step"], info["best"]["step"]);
   EXPECT_EQ(runs[1]["date"], info["written"]);
+  EXPECT_EQ(runs[1]["val_bits"], info["validation"]["val_bits"]);
+  EXPECT_EQ(runs[1]["elapsed_s"], 65);
+  EXPECT_EQ(runs[1]["task"], "copy");
+  EXPECT_EQ(runs[1]["lr"], 0.001);
+  EXPECT_EQ(runs[1]["batch"], 2);
+  for (const auto& [key, value] : runs[1].items())
+    EXPECT_EQ(listed("runs --sort " + key).size(), 2u) << key;
   EXPECT_EQ(listed("runs --sort step")[0]["run"], "long");
   EXPECT_EQ(listed("runs --sort val_loss")[0]["run"], "long");
   EXPECT_EQ(listed("runs --sort attention")[0]["run"], "long");
@@ -95,9 +134,94 @@ TEST_F(RunsTest, ListsRunsBelowAFolder) {
 TEST_F(RunsTest, LeavesOutDamagedRuns) {
   put("runs/long/config.toml", "task = 3");
   const Outcome outcome = done("runs runs");
-  EXPECT_EQ(lines_of(outcome.out).size(), 2u);
+  EXPECT_EQ(outcome.out.find("long"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("below/short"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.err.find("runs/long/config.toml"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("left out"), std::string::npos) << outcome.err;
+}
+
+// The lock of a run's folder, as linea train holds it.
+TEST_F(RunsTest, TellsRunningFinishedStoppedAndDiedRunsApart) {
+  const auto state = [&] { return json_lines(done("runs runs/long --json").out).at(0)["state"]; };
+  EXPECT_EQ(state(), "finished");
+  {
+    const RunLock lock(path("runs/long"));
+    EXPECT_EQ(state(), "running");
+    EXPECT_NE(done("info runs/long").out.find("state       running"), std::string::npos);
+  }
+  const std::string config = bytes("runs/long/config.toml");
+  const size_t steps = config.find("steps = 20");
+  put("runs/long/config.toml", config.substr(0, steps) + "steps = 40" + config.substr(steps + 10));
+  EXPECT_EQ(state(), "stopped");
+  append("runs/long", "{\"step\":20,\"whole_val_loss\":1}\n");
+  EXPECT_EQ(state(), "finished");  // early
+  append("runs/long", "{\"step\":30,\"loss\":1}\n");
+  EXPECT_EQ(state(), "died");
+  EXPECT_EQ(json_lines(done("info runs/long --json").out).at(0)["state"], "died");
+}
+
+TEST_F(RunsTest, ShowsTheSettingsInWhichTwoRunsDiffer) {
+  const Words table = lines_of(done("runs --diff runs/long runs/below/short").out);
+  EXPECT_EQ(words_of(table.at(0)), words_of("setting runs/long runs/below/short"));
+  const auto rows = json_lines(done("runs --diff runs/long runs/below/short --json").out);
+  ASSERT_EQ(rows.size() + 1, table.size());
+  nlohmann::json found;
+  for (const nlohmann::json& row : rows) found[row["setting"].get<std::string>()] = row;
+  EXPECT_EQ(found["steps"]["a"], 20);
+  EXPECT_EQ(found["steps"]["b"], 10);
+  EXPECT_EQ(found["attention"]["b"], "softmax");
+  EXPECT_EQ(found["feature"]["a"], "elu");
+  EXPECT_TRUE(found["feature"]["b"].is_null());  // softmax has none
+  EXPECT_FALSE(found.contains("dim"));
+  const auto back = json_lines(done("runs --json --diff runs/below/short runs/long").out);
+  EXPECT_EQ(back.size(), rows.size());
+  EXPECT_EQ(done("runs --diff runs/long runs/long").out, "the settings are equal\n");
+  EXPECT_EQ(done("runs --json --diff runs/long runs/long").out, "");
+  refused(2, "runs --diff runs/long", {"--diff", "two runs"});
+  refused(2, "runs --diff runs/long runs/long runs/long", {"--diff", "two runs, not 3"});
+  refused(2, "runs runs --diff runs/long runs/long", {"--diff", "FOLDER"});
+  refused(2, "runs", {"FOLDER is required"});
+  refused(3, "runs --diff runs/long runs", {"runs is not the folder of a run"});
+}
+
+// A folder without permissions, a link in a circle, one to nowhere, a socket's name, a file.
+TEST_F(RunsTest, PassesByWhatCannotBeRead) {
+  fs::create_directories(path("runs/closed/in"));
+  fs::create_directory_symlink("..", path("runs/circle"));
+  fs::create_directory_symlink("nowhere", path("runs/broken"));
+  ASSERT_EQ(mkfifo(path("runs/pipe").c_str(), 0600), 0);
+  put("runs/file", "text");
+  fs::permissions(path("runs/closed"), fs::perms::none);
+  const Outcome outcome = done("runs runs --json");
+  EXPECT_EQ(json_lines(outcome.out).size(), 2u);
+  if (geteuid() != 0) {
+    EXPECT_EQ(outcome.err, "linea: 1 folder could not be read (runs/closed: Permission denied)\n");
+    fs::remove_all(path("runs/long"));
+    fs::remove_all(path("runs/below"));
+    refused(3, "runs runs", {"no run in runs", "1 folder could not be read"});
+  }
+  fs::permissions(path("runs/closed"), fs::perms::owner_all);
+}
+
+// As a user whom permissions bind.
+TEST_F(RunsTest, CountsTheFoldersThatItMayNotRead) {
+  if (geteuid() != 0) GTEST_SKIP() << "PassesByWhatCannotBeRead does this for a plain user";
+  if (std::system("command -v setpriv >/dev/null") != 0) GTEST_SKIP() << "setpriv is missing";
+  fs::create_directories(path("runs/closed"));
+  fs::create_directories(path("runs/also"));
+  for (const char* name : {"runs/closed", "runs/also"})
+    fs::permissions(path(name), fs::perms::none);
+  fs::permissions(path(""), fs::perms::others_all, fs::perm_options::add);
+  const std::string nobody = "cd '" + path("") + "' && setpriv --reuid 65534 --clear-groups ";
+  if (std::system((nobody + "test -x '" LINEA_PROGRAM "'").c_str()) != 0)
+    GTEST_SKIP() << "another user may not run the program";
+  const std::string command = nobody + "'" LINEA_PROGRAM "' runs runs --json >out 2>err";
+  put("out", "");
+  put("err", "");
+  EXPECT_EQ(std::system(command.c_str()), 0) << bytes("err");
+  EXPECT_EQ(json_lines(bytes("out")).size(), 2u);
+  EXPECT_NE(bytes("err").find("2 folders could not be read (the first is "), std::string::npos)
+      << bytes("err");
 }
 
 TEST_F(RunsTest, RefusesFoldersWithoutRuns) {

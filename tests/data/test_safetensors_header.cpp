@@ -123,6 +123,29 @@ TEST(SafetensorsHeader, AnUnknownDtypeIsNamed) {
             "tensor \"a\"");
 }
 
+// Their sizes are those of the format; F4 and F6 need whole bytes.
+TEST(SafetensorsHeader, AllTypesOfTheFormatCanBeDescribed) {
+  const auto described = [](const std::string& dtype, const std::string& shape, uint64_t bytes) {
+    return parse_safetensors_header(only(tensor(dtype, shape, fmt::format("0,{}", bytes))), bytes,
+                                    "some.file", ElementTypes::all);
+  };
+  const std::vector<std::pair<std::string, uint64_t>> types = {
+      {"BOOL", 8},    {"U8", 8},   {"I8", 8},      {"F8_E5M2", 8}, {"F8_E4M3", 8},
+      {"F8_E8M0", 8}, {"I16", 16}, {"U16", 16},    {"F16", 16},    {"BF16", 16},
+      {"I32", 32},    {"U32", 32}, {"F32", 32},    {"C64", 64},    {"F64", 64},
+      {"I64", 64},    {"U64", 64}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4}};
+  for (const auto& [dtype, bits] : types) {
+    EXPECT_EQ(described(dtype, "2,8", 2 * bits).entries.at(0).dtype, dtype);
+    EXPECT_TRUE(described(dtype, "3,0", 0).entries.at(0).shape.size() == 2) << dtype;
+    expect_error(ErrorKind::input, {"some.file: ", "by its dtype " + dtype},
+                 [&, name = dtype, size = bits] { described(name, "2,8", 2 * size + 1); });
+  }
+  expect_error(ErrorKind::input, {"3 elements of 4 bits", "whole bytes"},
+               [&] { described("F4", "3", 2); });
+  expect_error(ErrorKind::input, {"overflows"}, [&] { described("F4", "9223372036854775807", 2); });
+  expect_error(ErrorKind::input, {"the dtype \"Q4\"", "F8_E4M3"}, [&] { described("Q4", "2", 1); });
+}
+
 TEST(SafetensorsHeader, OffsetsCoverTheFileInAnyOrder) {
   const auto header = [](std::initializer_list<const char*> ranges) {
     std::string text = "{";

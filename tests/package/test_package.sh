@@ -30,7 +30,7 @@ prefix/bin/linea --version >version
 expect version "linea 0."
 gunzip <prefix/share/man/man1/linea.1.gz >manual
 expect manual "\\-\\-attention"
-expect prefix/share/bash-completion/completions/linea "complete -o default -F _linea linea"
+expect prefix/share/bash-completion/completions/linea "complete -F _linea linea"
 
 # A training of one page: its output is in its header.
 OMP_NUM_THREADS=1 examples/train_copy >copied

@@ -56,7 +56,7 @@ while read -r command; do
 done <commands
 
 # What README.md promises.
-for file in demo/digits.png demo/more.png demo/completed.png; do
+for file in demo/digits.png demo/more.png demo/completed.png demo/performer.png demo/speeds.svg; do
   test -s "$file" || { echo "$file is missing"; exit 1; }
 done
 for text in "ROMEO:" "0 failed" "faster than"; do

@@ -1,0 +1,87 @@
+// What the comments of the presets say is what their models have and what docs/results.md measured.
+#include "train/presets.h"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <sstream>
+
+#include "data/files.h"
+#include "data/vocabulary.h"
+#include "nn/model.h"
+#include "tests/expect_error.h"
+#include "train/config.h"
+
+namespace linea {
+namespace {
+
+// The cells of the rows of the preset in the first two tables of docs/results.md.
+std::vector<std::vector<std::string>> table_rows(const std::string& preset) {
+  std::istringstream page(read_file(LINEA_SOURCE "/docs/results.md"));
+  std::vector<std::vector<std::string>> rows;
+  for (std::string line; std::getline(page, line) && line != "## How soon is a loss reached?";) {
+    if (!line.starts_with("| `" + preset + "` |")) continue;
+    std::vector<std::string>& cells = rows.emplace_back();
+    std::istringstream row(line.substr(2));
+    for (std::string cell; std::getline(row, cell, '|');) cells.push_back(cell);
+  }
+  return rows;
+}
+
+// A text has the 65 characters of Tiny Shakespeare, or all bytes.
+std::string vocabulary_of(const RunConfig& config) {
+  if (!find_task(config.task).has_vocabulary) return "";
+  const bool bytes = config.task_settings.has("bytes") && config.task_settings.flag("bytes");
+  std::string text;
+  for (char c = '!'; c < '!' + 65; ++c) text.push_back(c);
+  return (bytes ? Vocabulary::all_bytes() : Vocabulary::from_text(text, "test")).serialize();
+}
+
+TEST(Presets, HaveTheParametersThatTheyName) {
+  for (const Preset& preset : kPresets) {
+    const RunConfig config = config_from_toml(preset.text, preset.name);
+    const TaskShape shape = task_shape(task_options(config, vocabulary_of(config)));
+    const std::unique_ptr<Model> model = make_model(model_config(config, shape));
+    EXPECT_EQ(preset_facts(preset.text).parameters, count_elements(model->parameters()))
+        << preset.name;
+  }
+}
+
+// The column of minutes is the one after steps; results are numbers with a decimal point.
+TEST(Presets, HaveTheResultsOfTheDocumentation) {
+  const std::regex number("[0-9]+\\.[0-9]+");
+  for (const Preset& preset : kPresets) {
+    const PresetFacts facts = preset_facts(preset.text);
+    EXPECT_FALSE(facts.about.empty()) << preset.name;
+    EXPECT_GT(facts.minutes, 0) << preset.name;
+    const auto rows = table_rows(preset.name);
+    ASSERT_FALSE(rows.empty()) << preset.name << " is in no table of docs/results.md";
+    std::string results;
+    for (const std::vector<std::string>& row : rows) {
+      results += row.back();
+      if (row.size() == 8) {
+        EXPECT_EQ(facts.minutes, std::stod(row[4])) << preset.name;
+      }
+    }
+    const std::sregex_iterator first(facts.reaches.begin(), facts.reaches.end(), number);
+    for (auto found = first; found != std::sregex_iterator(); ++found)
+      EXPECT_NE(results.find(found->str()), std::string::npos) << preset.name << ": " << results;
+  }
+}
+
+TEST(Presets, CommentsAreReadAsFields) {
+  const PresetFacts facts = preset_facts(
+      "# One\n# two.\n# Parameters: 1,234,567\n# Minutes: 0.5\n# Reaches: a\n# b\ntask = \"copy\"\n"
+      "# Minutes: 7\n");
+  EXPECT_EQ(facts.about, "One two.");
+  EXPECT_EQ(facts.parameters, 1234567);
+  EXPECT_EQ(facts.minutes, 0.5);
+  EXPECT_EQ(facts.reaches, "a b");
+  expect_error(ErrorKind::usage, {"Reaches"},
+               [] { preset_facts("# A\n# Parameters: 1\n# Minutes: 1\nx = 1\n"); });
+  expect_error(ErrorKind::usage, {"minutes", "soon"},
+               [] { preset_facts("# Parameters: 1\n# Minutes: soon\n# Reaches: a\n"); });
+}
+
+}  // namespace
+}  // namespace linea
