@@ -30,7 +30,8 @@ struct ParameterGroup {
   int64_t count;
 };
 
-// Bytes of tensors at the peak of a step; activations are all tensors of no other category.
+// Bytes of tensors, and of the batch in host memory, at the peak of a step; activations are all of no
+// other category.
 struct StepMemory {
   MemoryParts parts;
   std::string source;  // measured or estimated, and how
@@ -245,8 +246,8 @@ void print_text(const PreparedRun& run, const Report& report) {
       "memory         parameters {}, gradients {}, optimizer {}, activations and workspace {}\n",
       bytes(parts.parameters), bytes(parts.gradients), bytes(parts.optimizer),
       bytes(parts.activations));
-  fmt::print("peak           {} in tensors during a step ({}); {}\n", bytes(parts.sum()),
-             report.memory.source, report.limit.text());
+  fmt::print("peak           {} in tensors and the batch during a step ({}); {}\n",
+             bytes(parts.sum()), report.memory.source, report.limit.text());
   fmt::print("checkpoint     {} each\n", bytes(static_cast<size_t>(report.checkpoint_bytes)));
   const int64_t remaining = std::max<int64_t>(0, run.config.steps - run.step);
   fmt::print(
