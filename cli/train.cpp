@@ -13,6 +13,7 @@
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/dry_run.h"
+#include "train/format.h"
 #include "train/out_of_memory_hint.h"
 #include "train/trainer.h"
 
@@ -64,7 +65,7 @@ void show_next(const Task& task, const std::string& run, TerminalProgress& progr
                                 : fmt::format(", samples in {}/samples", run)));
   const bool has_text = task.shape().side == 0 && !task.serialized_vocabulary().empty();
   progress.note(fmt::format("next: linea {} {}{}",
-                            has_text || task.shape().side > 0 ? "sample" : "eval", run,
+                            has_text || task.shape().side > 0 ? "sample" : "eval", shell_quote(run),
                             task.shape().side > 0 ? " --out grid.png" : ""));
 }
 

@@ -5,6 +5,7 @@
 #include "data/one_line.h"
 #include "tensor/context.h"
 #include "train/presets.h"
+#include "train/format.h"
 #include "train/signals.h"
 #include "train/suggestion.h"
 
@@ -195,8 +196,8 @@ void refuse_changes(const RunConfig& before, const RunConfig& now, const std::st
     fail(ErrorKind::usage, "`{}` was {} in {} and cannot change{}", change.setting.key,
          change.before, run,
          may == MayChange::never
-             ? ""
-             : fmt::format(" on `resume`; start a new run with `init_from` {}", run));
+             ? "; leave it out"
+             : fmt::format(" on `resume`; start a new run with `init_from` {}", shell_quote(run)));
   }
 }
 

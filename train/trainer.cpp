@@ -24,7 +24,7 @@ void refuse_existing_run(const fs::path& folder) {
   if (fs::exists(folder / "config.toml", error))
     fail(ErrorKind::usage,
          "{} already holds a run: continue it with --resume {}, or choose another --out",
-         folder.string(), folder.string());
+         folder.string(), shell_quote(folder.string()));
 }
 
 Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, bool json,
@@ -243,7 +243,7 @@ int Trainer::stop() {
   if (saved_step_ != step_) save();
   progress_.note(
       fmt::format("stopped after step {} and saved ({}); continue with: linea train --resume {}",
-                  step_, stop_reason(), folder_.string()));
+                  step_, stop_reason(), shell_quote(folder_.string())));
   report(RunStatus::stopped);
   return kExitStopped;
 }
