@@ -1,6 +1,7 @@
 #include "train/config.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "data/one_line.h"
 #include "tensor/context.h"
@@ -241,6 +242,21 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
       config.output_head != "logistics" || shape.levels > 0,
       "`output_head` logistics needs brightness levels, and {} has none: leave it out, or choose "
       "a task of images",
+std::unique_ptr<Task> make_saved_task(const TaskOptions& options) try {
+  return make_task(options);
+} catch (const Error& error) {
+  namespace fs = std::filesystem;
+  if (error.kind() != ErrorKind::input || !options.settings.has("data")) throw;
+  const std::string& data = options.settings.text("data");
+  std::error_code ignored;
+  const bool relative = fs::path(data).is_relative() && !fs::exists(data, ignored);
+  fail(ErrorKind::input, "{}; {}give its path by `data`", error.what(),
+       relative ? fmt::format("the run names its data relative to the folder in which it was "
+                              "started, and this is {}: start there, or ",
+                              fs::current_path(ignored).string())
+                : "if the data was moved, ");
+}
+
       config.task.empty() ? "a benchmark of random tokens" : "task " + config.task);
   ModelConfig model;
   model.attention = attention_options(config);

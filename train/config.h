@@ -115,6 +115,9 @@ std::vector<std::string> preset_names();
 TaskOptions task_options(const RunConfig& config, const std::string& vocabulary);
 AttentionOptions attention_options(const RunConfig& config);
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape);
+// The task of a run that was saved. Error: that of make_task, with what to do where the data is not
+// where the run read it.
+std::unique_ptr<Task> make_saved_task(const TaskOptions& options);
 OptimizerConfig optimizer_config(const RunConfig& config);
 
 // Error: ErrorKind::usage where settings cannot work (no task, an unknown device, settings of the

@@ -91,7 +91,8 @@ PreparedRun prepare(const RunConfig& settings, const std::filesystem::path& resu
   check_settings(config);
   use_machine(config.threads, config.device, config.dtype);
   config.threads = context().threads;
-  run.task = make_task(task_options(config, ""));
+  run.task = resumed.empty() && initial.empty() ? make_task(task_options(config, ""))
+                                                : make_saved_task(task_options(config, ""));
   const std::string vocabulary = run.task->serialized_vocabulary();
   const ModelConfig model = model_config(config, run.task->shape());
   refuse_too_many_weights(config, model);

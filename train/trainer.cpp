@@ -45,19 +45,12 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   open_folder(resume, json);
 }
 
-// On resume, data that cannot be read may have been moved.
-std::unique_ptr<Task> Trainer::read_task(bool resume) const try {
-  return make_task(task_options(config_, ""));
-} catch (const Error& error) {
-  if (!resume || error.kind() != ErrorKind::input) throw;
-  fail(ErrorKind::input, "{}; if the data was moved, give its path by `data`", error.what());
-}
-
 void Trainer::build(bool resume, bool check_memory) {
   use_machine(config_.threads, config_.device, config_.dtype);
   config_.threads = context().threads;
   if (const std::string note = slow_bf16_note(); !note.empty()) progress_.note(note);
-  task_ = read_task(resume);
+  task_ = resume || validates_first_ ? make_saved_task(task_options(config_, ""))
+                                     : make_task(task_options(config_, ""));
   for (const std::string& note : task_->notes()) progress_.note(note);
   vocabulary_ = task_->serialized_vocabulary();
   fingerprint_ = task_->fingerprint();

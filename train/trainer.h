@@ -48,7 +48,6 @@ class Trainer {
   struct Interrupted {};  // a step, validation or sampling, by a reason to stop
 
   // trainer.cpp
-  std::unique_ptr<Task> read_task(bool resume) const;
   void build(bool resume, bool check_memory);
   void restore();
   void open_folder(bool resume, bool json);
