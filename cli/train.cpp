@@ -99,7 +99,7 @@ void add_train(CLI::App& program, int& exit_code) {
   add_option(command, "--out", options->out, "run folder to create; must not contain a run");
   add_option(command, "--resume", options->resume, "continue this run from its newest checkpoint");
   add_option(command, "--init-from", options->initial,
-             "start from the weights and settings of this run; the attention may differ");
+             "start from the weights and settings of this run; attention and sizes may differ");
   add_option(command, "--preset", options->preset, "named settings");
   set_choices(command, "--preset", preset_names());
   add_option(command, "--config", options->config_file,
