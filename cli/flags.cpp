@@ -78,6 +78,7 @@ void add_option(CLI::App& command, const std::string& names, T& value, const std
   CLI::Option* option = command.add_option(names, value, help);
   if (kind == OptionKind::required) option->required();
   if (kind == OptionKind::comma_separated) option->delimiter(',');
+  if (kind == OptionKind::repeated) option->allow_extra_args(false);
   using Word = typename WordOf<T>::Type;
   if constexpr (!std::is_same_v<Word, std::string>)  // before CLI11 converts it, in its own words
     option->check([key = key_of(*option)](const std::string& word) {
@@ -120,6 +121,13 @@ void exclude_each_other(CLI::App& command, const std::string& one, const std::st
 
 bool was_given(const CLI::App& command, const std::string& name) {
   return command.get_option(name)->count() > 0;
+}
+
+std::map<std::string, int64_t> places_of(const CLI::App& command) {
+  std::map<std::string, int64_t> places;
+  int64_t place = 0;
+  for (const CLI::Option* option : command.parse_order()) places[key_of(*option)] = ++place;
+  return places;
 }
 
 std::set<std::string> given_names(const CLI::App& command) {

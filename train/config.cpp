@@ -5,8 +5,8 @@
 
 #include "data/one_line.h"
 #include "tensor/context.h"
-#include "train/presets.h"
 #include "train/format.h"
+#include "train/presets.h"
 #include "train/signals.h"
 #include "train/suggestion.h"
 
@@ -33,8 +33,8 @@ class Resolver {
   void apply(const SettingLayer& layer) {
     for (const MechanismKind& kind : kinds_)
       if (layer.values.has(kind.key)) choose(kind, layer);
-    for (const auto& [key, value] : layer.values) try {
-        assign(key, value, layer.source.empty());
+    for (const std::string& key : in_order(layer)) try {
+        assign(key, layer.values.at(key), layer.source.empty());
       } catch (const Error& error) {
         refuse(layer, key, error.what());
       }
@@ -50,6 +50,18 @@ class Resolver {
     const auto line = layer.lines.find(key);
     fail(ErrorKind::usage, "{}{}: {}", layer.source,
          line == layer.lines.end() ? "" : fmt::format(":{}", line->second), one_line(message));
+  }
+
+  static std::vector<std::string> in_order(const SettingLayer& layer) {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : layer.values) keys.push_back(key);
+    const auto line = [&](const std::string& key) {
+      const auto found = layer.lines.find(key);
+      return found == layer.lines.end() ? 0 : found->second;
+    };
+    std::stable_sort(keys.begin(), keys.end(),
+                     [&](const std::string& a, const std::string& b) { return line(a) < line(b); });
+    return keys;
   }
 
   void choose(const MechanismKind& kind, const SettingLayer& layer) {
@@ -230,18 +242,6 @@ TaskOptions task_options(const RunConfig& config, const std::string& vocabulary)
   return {config.task, config.task_settings, static_cast<uint64_t>(config.seed), vocabulary};
 }
 
-AttentionOptions attention_options(const RunConfig& config) {
-  AttentionOptions options{config.attention, config.attention_settings};
-  options.segment = config.segment;
-  options.chunk = config.chunk;
-  return options;
-}
-
-ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
-  require(
-      config.output_head != "logistics" || shape.levels > 0,
-      "`output_head` logistics needs brightness levels, and {} has none: leave it out, or choose "
-      "a task of images",
 std::unique_ptr<Task> make_saved_task(const TaskOptions& options) try {
   return make_task(options);
 } catch (const Error& error) {
@@ -257,6 +257,18 @@ std::unique_ptr<Task> make_saved_task(const TaskOptions& options) try {
                 : "if the data was moved, ");
 }
 
+AttentionOptions attention_options(const RunConfig& config) {
+  AttentionOptions options{config.attention, config.attention_settings};
+  options.segment = config.segment;
+  options.chunk = config.chunk;
+  return options;
+}
+
+ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
+  require(
+      config.output_head != "logistics" || shape.levels > 0,
+      "`output_head` logistics needs brightness levels, and {} has none: leave it out, or choose "
+      "a task of images",
       config.task.empty() ? "a benchmark of random tokens" : "task " + config.task);
   ModelConfig model;
   model.attention = attention_options(config);
