@@ -113,8 +113,8 @@ void get(const DataOptions& options) {
     for (const FileReport& report : check_file(set, file, folder))
       print_report(report, options.json);
   const bool one_text = set.task == "text";
-  progress.note(fmt::format("train on it with: linea train --task {} --data {}{}", set.task, folder,
-                            one_text ? "/" + set.files[0].name : ""));
+  progress.note(fmt::format("train on it with: linea train --task {} --data {}", set.task,
+                            shell_quote(one_text ? folder + "/" + set.files[0].name : folder)));
 }
 
 }  // namespace

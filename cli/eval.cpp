@@ -35,7 +35,7 @@ void run_eval(const EvalOptions& options) {
   use_machine(options.threads, options.device);
   SavedModel saved = load_model(options.run, "", weights_named(options.weights));
   if (!options.data.empty()) set_data(saved.config, options.data);
-  const std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
+  const std::unique_ptr<Task> task = make_saved_task(task_options(saved.config, saved.vocabulary));
   TerminalProgress progress;
   for (const std::string& note : task->notes()) progress.note(note);
   const Score score = with_model_memory(saved.model.get(), machine_hint(), [&] {

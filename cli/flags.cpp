@@ -123,6 +123,13 @@ bool was_given(const CLI::App& command, const std::string& name) {
   return command.get_option(name)->count() > 0;
 }
 
+std::map<std::string, int64_t> places_of(const CLI::App& command) {
+  std::map<std::string, int64_t> places;
+  int64_t place = 0;
+  for (const CLI::Option* option : command.parse_order()) places[key_of(*option)] = ++place;
+  return places;
+}
+
 std::set<std::string> given_names(const CLI::App& command) {
   std::set<std::string> names;
   for (const CLI::Option* option : command.get_options())

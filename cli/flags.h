@@ -3,7 +3,9 @@
 // wrong is an error of CLI11, which main.cpp reports.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,7 +30,7 @@ enum class OptionKind {
   required,
   shows_default,    // in the help: what `value` holds when the option is added
   comma_separated,  // a list, in one word or more; shows its default too
-  repeatable        // a list, one word each time that the option is given
+  repeatable        // a list, a word each time that the option is given
 };
 
 // `names` as "--batch" or "--batches,--batch"; without dashes, a word that stands by itself.
@@ -49,6 +51,9 @@ void exclude_each_other(CLI::App& command, const std::string& one, const std::st
 
 // Whether the user gave it; `name` was added.
 bool was_given(const CLI::App& command, const std::string& name);
+// The places of the flags that the user gave, by the keys of what they set; of a flag that was given
+// twice the later.
+std::map<std::string, int64_t> places_of(const CLI::App& command);
 // The names, without their dashes, of what the user gave.
 std::set<std::string> given_names(const CLI::App& command);
 

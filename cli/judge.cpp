@@ -190,7 +190,7 @@ void judge_text(const SavedModel& saved, const JudgeOptions& options, TerminalPr
   const int64_t count = options.count.value_or(kTexts);
   require(count >= 1, "--count is {}; it must be at least 1", count);
   require(options.tokens >= 1, "--tokens is {}; it must be at least 1", options.tokens);
-  const std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
+  const std::unique_ptr<Task> task = make_saved_task(task_options(saved.config, saved.vocabulary));
   const Vocabulary vocabulary = Vocabulary::parse(saved.vocabulary);
   const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(count),
                                                   {vocabulary.start_token()});

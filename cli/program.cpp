@@ -1,7 +1,6 @@
 // The command line: the table of commands, and how an error becomes one line and an exit code.
 #include "cli/program.h"
 
-#include <unistd.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -23,21 +22,13 @@
 #include "tensor/context.h"
 #include "tensor/memory_report.h"
 #include "tensor/settings.h"
+#include "tensor/short_spins.h"
 
 namespace {
 
 constexpr const char* kAbout =
     "Linea trains Performers and linear Transformers on images and text, and samples from them.\n"
     "First image:  linea train --preset digits-demo --out RUN && linea sample RUN --out grid.png";
-
-// GNU OpenMP lets a thread that waits spin for some hundred thousand rounds. On cores that others
-// use too the thread waited for is then not running, and a step takes ten times as long; three
-// thousand rounds cost nothing on idle cores (docs/performance.md). The library reads this before
-// main: start again once.
-void start_with_short_spins(char** argv) {
-  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
-  if (setenv("GOMP_SPINCOUNT", "3000", 1) == 0) execv("/proc/self/exe", argv);
-}
 
 // Libraries name a setting as `min_lr`; on the command line it is the flag --min-lr.
 std::string with_flags(const std::string& message) {
@@ -99,7 +90,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int linea::run_program(int argc, char** argv) {
-  start_with_short_spins(argv);
+  restart_with_short_spins(argv);
   // A file that exceeds the limit on its size is a failed write, not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {

@@ -63,6 +63,7 @@ CLI::Option& add_setting(CLI::App& command, Settings& given, const Setting& sett
     CLI::Option& option = *command.add_flag_function(
         "--" + name + ",!--no-" + name,
         [&given, key](int64_t count) { given[key] = count > 0 ? "true" : "false"; }, help);
+    option.multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // of --bias --no-bias
     check_flag(option);
     return option;
   }

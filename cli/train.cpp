@@ -13,6 +13,7 @@
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/dry_run.h"
+#include "train/format.h"
 #include "train/out_of_memory_hint.h"
 #include "train/trainer.h"
 
@@ -20,8 +21,10 @@ namespace linea {
 namespace {
 
 struct TrainOptions {
-  Settings given;  // flags as texts, by key
-  std::string preset, config_file, out, resume, initial;
+  Settings given;                         // flags as texts, by key
+  std::map<std::string, int64_t> places;  // of the flags
+  std::string preset, out, resume, initial;
+  std::vector<std::string> config_files;
   bool json = false, dry_run = false, no_memory_check = false;
 };
 
@@ -34,7 +37,7 @@ RunConfig gather_settings(const TrainOptions& options) {
     layers.push_back(parse_toml(saved_settings(options.initial), options.initial));
   }
   if (!options.resume.empty()) {
-    require(options.preset.empty() && options.config_file.empty() && options.out.empty(),
+    require(options.preset.empty() && options.config_files.empty() && options.out.empty(),
             "--resume uses the settings and folder of {}: leave out --preset, --config and "
             "--out",
             options.resume);
@@ -44,9 +47,9 @@ RunConfig gather_settings(const TrainOptions& options) {
   }
   if (!options.preset.empty())
     layers.push_back(parse_toml(preset_text(options.preset), "preset " + options.preset));
-  if (!options.config_file.empty())
-    layers.push_back(parse_toml(read_file(options.config_file), options.config_file));
-  layers.push_back({options.given});
+  for (const std::string& file : options.config_files)
+    layers.push_back(parse_toml(read_file(file), file));
+  layers.push_back({options.given, "", options.places});
   const RunConfig config = resolve(layers);
   const bool resume = !options.resume.empty();
   if (const std::string& run = resume ? options.resume : options.initial; !run.empty())
@@ -64,7 +67,7 @@ void show_next(const Task& task, const std::string& run, TerminalProgress& progr
                                 : fmt::format(", samples in {}/samples", run)));
   const bool has_text = task.shape().side == 0 && !task.serialized_vocabulary().empty();
   progress.note(fmt::format("next: linea {} {}{}",
-                            has_text || task.shape().side > 0 ? "sample" : "eval", run,
+                            has_text || task.shape().side > 0 ? "sample" : "eval", shell_quote(run),
                             task.shape().side > 0 ? " --out grid.png" : ""));
 }
 
@@ -90,19 +93,23 @@ int run(const RunConfig& config, const TrainOptions& options) {
 }  // namespace
 
 void add_train(CLI::App& program, int& exit_code) {
-  CLI::App& command =
-      add_command(program, "train", "train a model; writes a run folder",
-                  "Example:  linea train --preset digits-demo --out runs/digits\n"
-                  "linea train --attention NAME --help shows only the settings of that attention.");
+  CLI::App& command = add_command(
+      program, "train", "train a model; writes a run folder",
+      "Example:  linea train --preset digits-demo --out runs/digits\n"
+      "linea train --attention NAME --help shows only the settings of that attention.\n"
+      "A flag given twice is an error, but for --config; of --bias and --no-bias, and other "
+      "such\npairs, the later wins. Flags override files.");
   const auto options = std::make_shared<TrainOptions>();
   add_option(command, "--out", options->out, "run folder to create; must not contain a run");
   add_option(command, "--resume", options->resume, "continue this run from its newest checkpoint");
   add_option(command, "--init-from", options->initial,
-             "start from the weights and settings of this run; the attention may differ");
+             "start from the weights and settings of this run; attention and sizes may differ");
   add_option(command, "--preset", options->preset, "named settings");
   set_choices(command, "--preset", preset_names());
-  add_option(command, "--config", options->config_file,
-             "settings from a TOML file, such as RUN/config.toml");
+  add_option(command, "--config", options->config_files,
+             "settings from a TOML file, such as RUN/config.toml; given more than once, a later "
+             "file overrides an earlier one",
+             OptionKind::repeatable);
   add_flag(command, "--json", options->json, "metrics as JSON lines on stdout");
   add_flag(command, "--dry-run", options->dry_run,
            "print the model, memory and time of the run; write nothing");
@@ -110,7 +117,8 @@ void add_train(CLI::App& program, int& exit_code) {
            "start a run that seems not to fit into memory");
   add_general_flags(command, options->given, [](const GeneralSetting&) { return true; });
   add_mechanism_flags(command, options->given, {"task", "attention", "optimizer"});
-  set_action(command, [options, &exit_code] {
+  set_action(command, [options, &command, &exit_code] {
+    options->places = places_of(command);
     const RunConfig config = gather_settings(*options);
     with_out_of_memory_hint(config, [&] { exit_code = run(config, *options); });
   });

@@ -60,7 +60,7 @@ void give_back(void* block) noexcept {
 
 // The memory that is free, or reserved by the driver for this program, at the first call; the rest
 // belongs to the driver and other programs.
-MemoryLimit device_memory_limit() {
+MemoryLimit device_memory_limit(size_t) {
   size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "querying device memory");
   uint64_t kept = 0, used = 0;

@@ -2,12 +2,16 @@
 //
 //   generate demo/run digits.png       16 images
 //   generate runs/text "ROMEO:"        300 tokens after the prompt
+//
+// restart_with_short_spins keeps it fast on cores that other programs use too: tensor/short_spins.h.
 #include <cstdio>
 
+#include "tensor/short_spins.h"
 #include "train/checkpoint.h"
 #include "train/samples.h"
 
 int main(int argc, char** argv) {
+  linea::restart_with_short_spins(argv);
   if (argc != 3) {
     std::fprintf(stderr, "usage: generate RUN PROMPT|IMAGE.png\n");
     return 2;

@@ -192,7 +192,7 @@ std::vector<float> cell_means(const ImageSet& images) {
 }
 
 ImageJudge::ImageJudge(const RunConfig& config)
-    : options_(judged_options(config)), task_(make_task(options_)) {
+    : options_(judged_options(config)), task_(make_saved_task(options_)) {
   require(task_->shape().side > 0, "the task {} has no images", options_.name);
   training_ = read_split(*task_, Split::train);
   test_ = read_split(*task_, Split::test);

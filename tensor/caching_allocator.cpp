@@ -11,6 +11,8 @@ namespace linea {
 namespace {
 
 constexpr size_t kAlignment = 64;
+// A block of this size is taken from the system only after what is free has been given back.
+constexpr size_t kLarge = size_t{32} << 20;
 
 // The smallest size class of at least `bytes`: m * 2^e with m in 17..32. Exact with LINEA_NAN_FILL,
 // so that the address sanitizer detects access to the first byte past the end.
@@ -53,18 +55,35 @@ void* CachingAllocator::cached_block(size_t size) {
   return block;
 }
 
+void CachingAllocator::read_limit() {
+  limit_ = source_.limit(taken());
+  taken_at_reading_ = taken();
+}
+
+// The limit as it is now, where it was lower before.
+bool CachingAllocator::exceeds_limit(size_t bytes) {
+  if (bytes > limit_.bytes && reads_limit_) read_limit();
+  return bytes > limit_.bytes;
+}
+
+// Free spans that are too small for a large request stay free while it takes new memory: where
+// they are as large together, they are given back first. A step of `linea train --task copy --length
+// 128 --layers 1 --dim 16 --heads 2 --ffn 32 --batch 5000` then takes 503 instead of 674 MB. Sizes
+// repeat from step to step, so that later steps take and give back nothing.
 void* CachingAllocator::allocate(size_t bytes) {
   const size_t size = size_class(bytes);
   const Lock lock(mutex_);
   if (fail_in_ > 0 && --fail_in_ == 0) out_of_memory(bytes);
-  if (use_.held + size > limit_.bytes) out_of_memory(bytes);
+  if (exceeds_limit(use_.held + size)) out_of_memory(bytes);
   void* block = cached_block(size);
   if (block != nullptr) {
     use_.cached -= size;
   } else {
+    if (reads_limit_ && taken() + size > taken_at_reading_ + source_.limit_interval) read_limit();
     // Free blocks are the program's still: they go first. What remains are parts of segments in use.
-    if (use_.held + use_.cached + size > limit_.bytes) release_free_blocks();
-    if (use_.held + use_.cached + size > limit_.bytes) out_of_memory(bytes);
+    const bool in_pieces = size >= std::max(kLarge, source_.min_span) && use_.cached >= size;
+    if (in_pieces || taken() + size > limit_.bytes) release_free_blocks();
+    if (exceeds_limit(taken() + size)) out_of_memory(bytes);
     block = source_.take(size);
     if (block == nullptr && use_.cached > 0) {
       release_free_blocks();
@@ -124,8 +143,10 @@ CachingAllocator& cpu_allocator() {
 #else
   constexpr size_t kMinSpan = size_t{128} << 10;
 #endif
-  static CachingAllocator* instance =
-      new CachingAllocator({from_system, to_system, machine_memory, kMinSpan});
+  constexpr size_t kInterval = size_t{64} << 20;
+  static CachingAllocator* instance = new CachingAllocator(
+      {from_system, to_system, [](size_t taken) { return machine_memory(taken); }, kMinSpan,
+       kInterval});
   return *instance;
 }
 

@@ -18,13 +18,17 @@ namespace linea {
 struct MemorySource {
   void* (*take)(size_t bytes);  // null: out of memory
   void (*give_back)(void* block) noexcept;
-  MemoryLimit (*limit)();
-  size_t min_span = SIZE_MAX;  // blocks of this size and above may be cut
+  MemoryLimit (*limit)(size_t taken);  // `taken`: bytes that were taken and not given back
+  size_t min_span = SIZE_MAX;          // blocks of this size and above may be cut
+  // Bytes taken between two readings of the limit, which other programs lower; SIZE_MAX: it is
+  // read once.
+  size_t limit_interval = SIZE_MAX;
 };
 
 class CachingAllocator final : public Allocator {
  public:
-  explicit CachingAllocator(const MemorySource& source) : source_(source), limit_(source.limit()) {}
+  explicit CachingAllocator(const MemorySource& source)
+      : source_(source), limit_(source.limit(0)) {}
 
   void* allocate(size_t bytes) override;
   void release(void* block, size_t bytes) noexcept override;
@@ -43,12 +47,13 @@ class CachingAllocator final : public Allocator {
   }
   MemoryLimit limit() const override {
     const Lock lock(mutex_);
-    return limit_;
+    return reads_limit_ ? source_.limit(taken()) : limit_;
   }
   // 0: the source's
   void set_limit(size_t bytes) {
     const Lock lock(mutex_);
-    limit_ = bytes == 0 ? source_.limit() : MemoryLimit{bytes, bytes, "the limit is"};
+    reads_limit_ = bytes == 0 && source_.limit_interval != SIZE_MAX;
+    limit_ = bytes == 0 ? source_.limit(taken()) : MemoryLimit{bytes, bytes, "the limit is"};
   }
   // For tests: the count-th allocation from now fails as if memory had run out; 0: none.
   void fail_at(int64_t count) {
@@ -58,6 +63,9 @@ class CachingAllocator final : public Allocator {
 
  private:
   using Lock = std::lock_guard<std::mutex>;
+  size_t taken() const { return use_.held + use_.cached; }
+  bool exceeds_limit(size_t bytes);
+  void read_limit();
   void* cached_block(size_t size);
   void release_free_blocks();
   [[noreturn]] void out_of_memory(size_t bytes) const;
@@ -66,6 +74,8 @@ class CachingAllocator final : public Allocator {
   mutable std::mutex mutex_;
   MemoryUse use_;
   MemoryLimit limit_;
+  bool reads_limit_ = source_.limit_interval != SIZE_MAX;
+  size_t taken_at_reading_ = 0;
   int64_t fail_in_ = 0;
   std::unordered_map<size_t, std::vector<void*>> free_;  // by size class
   SpanPool spans_;

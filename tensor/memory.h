@@ -27,8 +27,9 @@ struct MemoryUse {
   size_t held = 0, peak = 0, cached = 0;
 };
 
-// The limit on tensors: `total`, described by `whose` ("the machine has", "the container may
-// have"), less the memory that the rest of the program needs.
+// The limit on tensors: of `total`, described by `whose` ("the machine has", "the container may
+// have"), what this program's tensors hold and what is available, less the memory that the rest of
+// the program needs.
 struct MemoryLimit {
   size_t bytes = 0, total = 0;
   const char* whose = "";

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <sstream>
+#include <vector>
 
 namespace linea {
 namespace {
@@ -28,13 +30,46 @@ size_t read_limit(const std::string& path) {
   return error == std::errc() && rest == word.data() + word.size() ? bytes : SIZE_MAX;
 }
 
-// The limit of a group and of its parents.
-size_t lowest_limit(const std::string& mount, std::string group, const std::string& name) {
-  size_t min = SIZE_MAX;
+// The sum of these counters, one a line as "name 123".
+size_t read_counters(const std::string& path, const std::vector<std::string>& names) {
+  std::ifstream file(path);
+  size_t sum = 0, bytes = 0;
+  for (std::string name; file >> name >> bytes;)
+    if (std::find(names.begin(), names.end(), name) != names.end()) sum += bytes;
+  return sum;
+}
+
+// The files of a version of control groups. File pages are given up where memory is short.
+struct GroupFiles {
+  const char *limit, *use;
+  std::vector<std::string> file_pages;  // in memory.stat
+};
+const GroupFiles& version2() {
+  static const GroupFiles files{"memory.max", "memory.current", {"active_file", "inactive_file"}};
+  return files;
+}
+const GroupFiles& version1() {
+  static const GroupFiles files{"memory.limit_in_bytes",
+                                "memory.usage_in_bytes",
+                                {"total_active_file", "total_inactive_file"}};
+  return files;
+}
+
+// A group and its parents; the one with the least available so far is in `least`.
+void read_groups(const std::string& mount, std::string group, const GroupFiles& files,
+                 SystemMemory& least) {
   while (true) {
-    min = std::min(min, read_limit(fmt::format("{}{}/{}", mount, group == "/" ? "" : group, name)));
+    const std::string folder = mount + (group == "/" ? "" : group) + "/";
+    const size_t limit = read_limit(folder + files.limit);
+    if (limit != SIZE_MAX) {
+      const size_t use = read_limit(folder + files.use),
+                   pages = read_counters(folder + "memory.stat", files.file_pages),
+                   fixed = use == SIZE_MAX ? 0 : use - std::min(use, pages);
+      const size_t available = limit - std::min(limit, fixed);
+      if (available < least.available) least = {limit, available};
+    }
     const size_t slash = group.find_last_of('/');
-    if (group.empty() || slash == std::string::npos) return min;
+    if (group.empty() || slash == std::string::npos) return;
     group.resize(slash);
   }
 }
@@ -79,7 +114,10 @@ std::string MemoryReport::text() const {
       size_text(held.optimizer), size_text(held.activations), limit.text());
 }
 
-std::string MemoryLimit::text() const { return fmt::format("{} {}", whose, size_text(total)); }
+std::string MemoryLimit::text() const {
+  const std::string all = fmt::format("{} {}", whose, size_text(total));
+  return bytes == total ? all : fmt::format("{}, {} of it for tensors", all, size_text(bytes));
+}
 
 OutOfMemory::OutOfMemory(const MemoryReport& report)
     : Error(ErrorKind::memory, report.text() + (report.weights_dominate()
@@ -87,9 +125,23 @@ OutOfMemory::OutOfMemory(const MemoryReport& report)
                                                     : "; lower `batch`, `length`, `dim` or `ffn`")),
       report_(report) {}
 
-size_t container_memory(const std::string& groups, const std::string& mount) {
+SystemMemory installed_memory(const std::string& path) {
+  std::ifstream file(path);
+  SystemMemory memory;
+  for (std::string line; std::getline(file, line);) {  // "MemTotal:       24684096 kB"
+    std::istringstream words(line);
+    std::string name;
+    size_t kilobytes = 0;
+    if (!(words >> name >> kilobytes)) continue;
+    if (name == "MemTotal:") memory.total = kilobytes << 10;
+    if (name == "MemAvailable:") memory.available = kilobytes << 10;
+  }
+  return memory;
+}
+
+SystemMemory container_memory(const std::string& groups, const std::string& mount) {
   std::ifstream file(groups);
-  size_t min = SIZE_MAX;
+  SystemMemory least;
   for (std::string line;
        std::getline(file, line);) {  // "0::/path" of version 2, "7:cpu,memory:/path" of version 1
     const size_t first = line.find(':'),
@@ -98,13 +150,13 @@ size_t container_memory(const std::string& groups, const std::string& mount) {
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string group = line.substr(second + 1);
     if (controllers == ",,") {
-      min = std::min(min, lowest_limit(mount, group, "memory.max"));
-      min = std::min(min, lowest_limit(mount + "/unified", group, "memory.max"));
+      read_groups(mount, group, version2(), least);
+      read_groups(mount + "/unified", group, version2(), least);
     } else if (controllers.find(",memory,") != std::string::npos) {
-      min = std::min(min, lowest_limit(mount + "/memory", group, "memory.limit_in_bytes"));
+      read_groups(mount + "/memory", group, version1(), least);
     }
   }
-  return min;
+  return least;
 }
 
 // The address space that this process has mapped.
@@ -115,25 +167,34 @@ size_t mapped_memory() {
   return pages * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
 }
 
-// An eighth of the memory, at most 128 MiB, is reserved for the program, its data and the buffers
-// of BLAS: a container that exceeds its limit is killed without a message. Where the address space
-// is limited, the mapped size is known and the rest is available.
-MemoryLimit machine_memory() {
+// An eighth of the memory, at most 128 MiB, is reserved for what the program takes besides tensors:
+// a machine or container without memory kills a process without a message. Where the address space
+// is limited, the mapped size is known, and a 32nd is reserved.
+MemoryLimit machine_memory(size_t taken, const MemoryFiles& files) {
   constexpr size_t kMaxReserve = size_t{128} << 20;
-  const size_t machine =
-      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
-  const size_t container = container_memory("/proc/self/cgroup", "/sys/fs/cgroup");
-  rlimit process{};
-  const size_t allowed = getrlimit(RLIMIT_AS, &process) == 0 && process.rlim_cur != RLIM_INFINITY
-                             ? process.rlim_cur
-                             : SIZE_MAX;
-  const size_t total = std::min({machine, container, allowed});
-  const size_t reserve =
-      total == allowed ? mapped_memory() + total / 32 : std::min(total / 8, kMaxReserve);
-  return {total - std::min(total, reserve), total,
-          total == machine     ? "the machine has"
-          : total == container ? "the container may have"
-                               : "this process may have (ulimit -v)"};
+  SystemMemory machine = installed_memory(files.machine);
+  if (machine.total == SIZE_MAX)
+    machine.total =
+        static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  const SystemMemory container = container_memory(files.groups, files.mount);
+  SystemMemory process;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    process = {limit.rlim_cur, limit.rlim_cur - std::min<size_t>(limit.rlim_cur, mapped_memory())};
+
+  MemoryLimit least{SIZE_MAX, SIZE_MAX, ""};
+  const auto consider = [&](const SystemMemory& memory, size_t reserve, const char* whose) {
+    if (memory.total == SIZE_MAX) return;
+    size_t bytes = memory.total;
+    if (memory.available != SIZE_MAX) bytes = std::min(bytes, memory.available + taken);
+    bytes -= std::min(bytes, reserve);
+    if (bytes < least.bytes) least = {bytes, memory.total, whose};
+  };
+  const auto reserve = [&](size_t total) { return std::min(total / 8, kMaxReserve); };
+  consider(machine, reserve(machine.total), "the machine has");
+  consider(container, reserve(container.total), "the container may have");
+  consider(process, process.total / 32, "this process may have (ulimit -v)");
+  return least;
 }
 
 }  // namespace linea

@@ -69,11 +69,25 @@ class OutOfMemory : public Error {
   MemoryReport report_;
 };
 
-// The memory of this machine, or the lower limit of a control group (container) or of the process.
-MemoryLimit machine_memory();
-// The lowest limit from the group of this process up to the root; SIZE_MAX: none.
-// `groups`: /proc/self/cgroup; `mount`: /sys/fs/cgroup (memory.max of version 2,
-// memory/.../memory.limit_in_bytes of 1).
-size_t container_memory(const std::string& groups, const std::string& mount);
+// Where the system says what memory there is.
+struct MemoryFiles {
+  std::string machine = "/proc/meminfo", groups = "/proc/self/cgroup", mount = "/sys/fs/cgroup";
+};
+// The limit by what is available on this machine, in a control group (container) or under the
+// process's limit, whichever is the least. `taken`: bytes that this program's tensors have, which
+// the system counts as used.
+MemoryLimit machine_memory(size_t taken = 0, const MemoryFiles& files = {});
+
+// `available`: what can be taken yet, files in the cache of pages being no obstacle; SIZE_MAX: not
+// known.
+struct SystemMemory {
+  size_t total = SIZE_MAX, available = SIZE_MAX;
+};
+// MemTotal and MemAvailable of /proc/meminfo.
+SystemMemory installed_memory(const std::string& file);
+// Of the control groups from that of this process up to the root, the one that has the least
+// available: memory.max, memory.current and memory.stat of version 2, memory/.../
+// memory.limit_in_bytes, memory.usage_in_bytes and memory.stat of version 1.
+SystemMemory container_memory(const std::string& groups, const std::string& mount);
 
 }  // namespace linea

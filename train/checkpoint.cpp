@@ -4,6 +4,7 @@
 
 #include "data/files.h"
 #include "tensor/context.h"
+#include "train/format.h"
 #include "train/model_file.h"
 #include "train/out_of_memory_hint.h"
 
@@ -119,7 +120,7 @@ RestoredRun restore_checkpoint(const fs::path& run, Model& model, Optimizer& opt
     fail(ErrorKind::input,
          "{}: the run was trained on other data (SHA-256 {} instead of {}); continue with that "
          "data, or start another run with `init_from` {}",
-         (folder / kStateFile).string(), saved.state.data, fingerprint, run.string());
+         (folder / kStateFile).string(), saved.state.data, fingerprint, shell_quote(run.string()));
 
   const SafetensorsFile file = SafetensorsFile::open((folder / kOptimizerFile).string());
   std::vector<Optimizer::Moment> moments;

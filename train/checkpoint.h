@@ -52,13 +52,21 @@ std::string saved_settings(const std::filesystem::path& run);
 // is not reported.
 void refuse_other_format(const std::filesystem::path& run);
 
-// Weights of another run for a model whose attention may differ: tensors that both have are copied,
-// those of one attention alone stay as they are. With the same attention, buffers of the same size
-// (codebooks, random projections) are copied too. Queries are scaled where softmax scaled them and
-// this attention does not. Errors: ErrorKind::input naming a tensor that is missing or of another
-// shape, or the difference between the vocabularies (`vocabulary`; empty: none).
-void load_initial_weights(const std::filesystem::path& run, Model& model,
-                          const std::string& vocabulary);
+// Weights of another run, the base, for a model of a task of this shape. What both have is copied,
+// also the buffers of one attention (codebooks, random projections) that have the same sizes; what
+// the other attention or update rule defines stays as it is. Queries are scaled where softmax scaled
+// them and this attention does not. The model starts as the base, or near it, where it has
+//   more layers: the new ones add 0 at first;
+//   more or fewer positions: the table repeats or is cut, that of images of another size takes the
+//     nearest pixels; another kind of positions: they start as the sum of the base's tables;
+//   classes or not, or a token of no class: one is the other, or the mean of all;
+//   biases, or classes at every position: 0; an output matrix that was tied: the token embedding.
+// `note` gets one line that names all that was not taken from the base or was taken otherwise.
+// Errors: ErrorKind::usage where the tokens of the tasks differ; ErrorKind::input naming a tensor
+// that is missing or of another shape, or the difference between the vocabularies (`vocabulary`;
+// empty: none).
+void load_initial_weights(const std::filesystem::path& run, Model& model, const TaskShape& shape,
+                          const std::string& vocabulary, const Note& note);
 
 struct RestoredRun {
   RunState state;

@@ -1,9 +1,11 @@
 #include "train/config.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "data/one_line.h"
 #include "tensor/context.h"
+#include "train/format.h"
 #include "train/presets.h"
 #include "train/signals.h"
 #include "train/suggestion.h"
@@ -34,8 +36,8 @@ class Resolver {
     for (const MechanismKind& kind : kinds_)
       if (layer.values.has(kind.key)) choose(kind, layer);
     const RunConfig before = config_;
-    for (const auto& [key, value] : layer.values) try {
-        assign(key, value, layer.source.empty());
+    for (const std::string& key : in_order(layer)) try {
+        assign(key, layer.values.at(key), layer.source.empty());
       } catch (const Error& error) {
         refuse(layer, key, error.what());
       }
@@ -55,6 +57,18 @@ class Resolver {
     const auto line = layer.lines.find(key);
     fail(ErrorKind::usage, "{}{}: {}", layer.source,
          line == layer.lines.end() ? "" : fmt::format(":{}", line->second), one_line(message));
+  }
+
+  static std::vector<std::string> in_order(const SettingLayer& layer) {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : layer.values) keys.push_back(key);
+    const auto line = [&](const std::string& key) {
+      const auto found = layer.lines.find(key);
+      return found == layer.lines.end() ? 0 : found->second;
+    };
+    std::stable_sort(keys.begin(), keys.end(),
+                     [&](const std::string& a, const std::string& b) { return line(a) < line(b); });
+    return keys;
   }
 
   void choose(const MechanismKind& kind, const SettingLayer& layer) {
@@ -226,8 +240,8 @@ void refuse_changes(const RunConfig& before, const RunConfig& now, const std::st
     fail(ErrorKind::usage, "`{}` was {} in {} and cannot change{}", change.setting.key,
          change.before, run,
          may == MayChange::never
-             ? ""
-             : fmt::format(" on `resume`; start a new run with `init_from` {}", run));
+             ? "; leave it out"
+             : fmt::format(" on `resume`; start a new run with `init_from` {}", shell_quote(run)));
   }
 }
 
@@ -257,6 +271,21 @@ std::vector<std::string> preset_names() {
 
 TaskOptions task_options(const RunConfig& config, const std::string& vocabulary) {
   return {config.task, config.task_settings, static_cast<uint64_t>(config.seed), vocabulary};
+}
+
+std::unique_ptr<Task> make_saved_task(const TaskOptions& options) try {
+  return make_task(options);
+} catch (const Error& error) {
+  namespace fs = std::filesystem;
+  if (error.kind() != ErrorKind::input || !options.settings.has("data")) throw;
+  const std::string& data = options.settings.text("data");
+  std::error_code ignored;
+  const bool relative = fs::path(data).is_relative() && !fs::exists(data, ignored);
+  fail(ErrorKind::input, "{}; {}give its path by `data`", error.what(),
+       relative ? fmt::format("the run names its data relative to the folder in which it was "
+                              "started, and this is {}: start there, or ",
+                              fs::current_path(ignored).string())
+                : "if the data was moved, ");
 }
 
 AttentionOptions attention_options(const RunConfig& config) {

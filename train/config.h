@@ -72,7 +72,9 @@ std::vector<MechanismKind> mechanism_kinds();  // task, attention, optimizer
 struct SettingLayer {
   Settings values;
   std::string source{};
-  std::map<std::string, int64_t> lines{};  // of the keys in a file
+  // Of the keys: their lines in a file, their places on the command line. They are assigned in this
+  // order, so that of two keys for one thing the later one wins.
+  std::map<std::string, int64_t> lines{};
 };
 // A later layer overrides an earlier one. The settings of a mechanism apply where the last layers
 // choose it. Errors: ErrorKind::usage, an unknown key (with the nearest known one), a setting of a
@@ -114,6 +116,9 @@ std::string preset_text(const std::string& name);
 std::vector<std::string> preset_names();
 
 TaskOptions task_options(const RunConfig& config, const std::string& vocabulary);
+// The task of a run that was saved. Error: that of make_task, with what to do where the data is not
+// where the run read it.
+std::unique_ptr<Task> make_saved_task(const TaskOptions& options);
 AttentionOptions attention_options(const RunConfig& config);
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape);
 OptimizerConfig optimizer_config(const RunConfig& config);

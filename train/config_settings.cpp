@@ -52,8 +52,7 @@ void add_model(std::vector<GeneralSetting>& list) {
       MayChange::never);
   add(&Config::class_embedding,
       choice("class_embedding", "", {"first", "every"},
-             "where an image's class is read: at the first position alone, or at every one"),
-      MayChange::never);
+             "where an image's class is read: at the first position alone, or at every one"));
   add(&Config::attention_output,
       choice("attention_output", "", attention_output_kinds(),
              "gated: normalize each head of an attention's output, except of softmax, and multiply "
@@ -84,7 +83,8 @@ void add_training(std::vector<GeneralSetting>& list) {
   add(&Config::batch, integer_of("batch", 1, "sequences per batch"));
   add(&Config::accumulate, integer_of("accumulate", 1, "batches per step (gradient accumulation)"));
   add(&Config::steps, integer_of("steps", 1, "updates"));
-  add(&Config::optimizer, choice("optimizer", "", names, "optimizer"));
+  add(&Config::optimizer,  // its moments belong to it
+      changing(MayChange::by_init_from, choice("optimizer", "", names, "optimizer")));
   add(&Config::lr, positive("lr", 0, "peak learning rate"));
   add(&Config::min_lr, real("min_lr", 0, at_least(0), "learning rate at the end of the cosine"));
   add(&Config::warmup, integer_of("warmup", 0, "steps of linear warm-up"));

@@ -31,7 +31,8 @@ struct ParameterGroup {
   int64_t count;
 };
 
-// Bytes of tensors at the peak of a step; activations are all tensors of no other category.
+// Bytes of tensors, and of the batch in host memory, at the peak of a step; activations are all of no
+// other category.
 struct StepMemory {
   MemoryParts parts;
   std::string source;  // measured or estimated, and how
@@ -104,13 +105,14 @@ PreparedRun prepare(const RunConfig& settings, const std::filesystem::path& resu
   run.model = make_model(model);
   run.optimizer = std::make_unique<Optimizer>(optimizer_config(config), run.model->parameters());
   if (config.ema > 0) run.average = std::make_unique<WeightAverage>(*run.model, config.ema);
+  const Note note = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   if (!resumed.empty()) {
-    const RestoredRun at = restore_checkpoint(
-        resumed, *run.model, *run.optimizer, config, vocabulary, run.task->fingerprint(),
-        [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+    const RestoredRun at = restore_checkpoint(resumed, *run.model, *run.optimizer, config,
+                                              vocabulary, run.task->fingerprint(), note);
     run.step = at.state.step;
   }
-  if (!initial.empty()) load_initial_weights(initial, *run.model, vocabulary);
+  if (!initial.empty())
+    load_initial_weights(initial, *run.model, run.task->shape(), vocabulary, note);
   return run;
 }
 
@@ -253,8 +255,8 @@ void print_text(const PreparedRun& run, const Report& report) {
       "memory         parameters {}, gradients {}, optimizer {}, activations and workspace {}\n",
       bytes(parts.parameters), bytes(parts.gradients), bytes(parts.optimizer),
       bytes(parts.activations));
-  fmt::print("peak           {} in tensors during a step ({}); {}\n", bytes(parts.sum()),
-             report.memory.source, report.limit.text());
+  fmt::print("peak           {} in tensors and the batch during a step ({}); {}\n",
+             bytes(parts.sum()), report.memory.source, report.limit.text());
   fmt::print("checkpoint     {} each\n", bytes(static_cast<size_t>(report.checkpoint_bytes)));
   const int64_t remaining = std::max<int64_t>(0, run.config.steps - run.step);
   fmt::print(

@@ -2,6 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
+#include "data/one_line.h"
+#include "data/vocabulary.h"
+
 namespace linea {
 
 std::string format_duration(double seconds) {
@@ -24,6 +30,28 @@ std::string format_count(double count) {
 
 std::string plural(int64_t count, const std::string& noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string shell_quote(const std::string& path) {
+  const std::string word = path.starts_with('-') ? "./" + path : path;
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_./,:=+@%-").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
+  const bool escapes =
+      first_non_utf8(word) < word.size() || std::any_of(word.begin(), word.end(), is_control);
+  std::string quoted = escapes ? "$'" : "'";
+  for (const char c : word) {
+    if (escapes && (c < ' ' || c > '~')) {
+      quoted += fmt::format("\\{:03o}", static_cast<unsigned char>(c));
+    } else if (c == '\'') {
+      quoted += escapes ? "\\'" : "'\\''";
+    } else {
+      quoted += escapes && c == '\\' ? "\\\\" : std::string(1, c);
+    }
+  }
+  return quoted + "'";
 }
 
 }  // namespace linea

@@ -1,11 +1,23 @@
 // --init-from: weights of another run as the start of a new one.
 #include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <set>
 
+#include "nn/embedding.h"
+#include "nn/output_head.h"
+#include "tensor/formulas.h"
 #include "train/checkpoint.h"
 #include "train/model_file.h"
 
 namespace linea {
 namespace {
+
+// Row i of a table of the new model is the mean of these rows of a table of the base; of none: the
+// row stays as it is.
+using RowSources = std::vector<std::vector<int64_t>>;
+
+constexpr std::string_view kBlocks = "blocks.";
 
 // Substrings of the names of tensors that have another meaning under the settings of the other
 // attention, such as the gate of another update rule.
@@ -26,37 +38,283 @@ bool contains_any(const std::string& name, const std::vector<std::string>& words
                      [&](const std::string& word) { return name.find(word) != std::string::npos; });
 }
 
+// The block of "blocks.3.out.weight", -1 for a tensor of none.
+int64_t layer_of(const std::string& name) {
+  int64_t layer = -1;
+  if (!name.starts_with(kBlocks)) return -1;
+  const char* const end = name.data() + name.size();
+  const auto [rest, problem] = std::from_chars(name.data() + kBlocks.size(), end, layer);
+  return problem == std::errc() && rest != end && *rest == '.' ? layer : -1;
+}
+
+// "norm.bias, blocks.*.qkv.bias", a name for all blocks.
+std::string names_of(const std::vector<std::string>& names) {
+  std::vector<std::string> list;
+  for (const std::string& name : names) {
+    const std::string shown =
+        layer_of(name) < 0 ? name : "blocks.*" + name.substr(name.find('.', kBlocks.size()));
+    if (std::find(list.begin(), list.end(), shown) == list.end()) list.push_back(shown);
+  }
+  return fmt::format("{}", fmt::join(list, ", "));
+}
+
+// "blocks.3", "blocks.3 to 5"
+std::string range_of(const char* what, int64_t first, int64_t last) {
+  return first == last ? fmt::format("{}{}", what, first)
+                       : fmt::format("{}{} to {}", what, first, last);
+}
+
+class InitialWeights {
+ public:
+  InitialWeights(const std::filesystem::path& run, Model& model, const TaskShape& shape,
+                 const std::string& vocabulary)
+      : run_(run.string()),
+        path_(find_model_file(run).string()),
+        file_(open_model_file(path_)),
+        model_(model),
+        now_(model.config()),
+        shape_(shape) {
+    check_vocabulary(file_, path_, vocabulary,
+                     "train on a text of the same tokens, or leave out `init_from`");
+    config_ = config_from_toml(metadata_value(file_, path_, "config"), path_);
+    base_shape_ = task_shape(task_options(config_, saved_vocabulary(file_)));
+    base_ = model_config(config_, base_shape_);
+    require(shape.vocab_size == base_shape_.vocab_size &&
+                (shape.levels > 0 || shape.input_vocab_size == base_shape_.input_vocab_size) &&
+                shape.second_vocab_size == base_shape_.second_vocab_size &&
+                shape.channels == base_shape_.channels,
+            "{} was trained on task {}, whose tokens are not those of this run's task; leave out "
+            "`init_from`",
+            run_, config_.task);
+    same_attention_ = now_.attention.name == config_.attention;
+    redefined_ = redefined_tensors(config_, now_.attention);
+  }
+
+  void load() {
+    for (const Parameter& parameter : model_.parameters())
+      load_parameter({parameter.name, parameter.var.value()});
+    for (const Buffer& buffer : model_.buffers()) {
+      const NamedTensor target{buffer.name, buffer.tensor};
+      if (same_attention_ && !contains_any(target.name, redefined_) && fits(target)) {
+        copy(target);
+      } else if (layer_of(target.name) < base_.layers) {
+        fresh_.push_back(target.name);
+      }
+    }
+    model_.buffers_changed();
+    if (find_attention(config_.attention).is_softmax) model_.scale_queries_from_softmax();
+  }
+
+  // One line on what the new model has otherwise than the base; empty where nothing is.
+  std::string note() const {
+    std::vector<std::string> parts = taken_, unused;
+    for (const SafetensorsEntry& entry : file_.entries())
+      if (used_.count(entry.name) == 0 && layer_of(entry.name) < now_.layers)
+        unused.push_back(entry.name);
+    if (base_.layers > now_.layers)
+      parts.push_back(range_of("blocks.", now_.layers, base_.layers - 1) + " of it left out");
+    if (!unused.empty()) parts.push_back("not used of it: " + names_of(unused));
+    if (!fresh_.empty()) parts.push_back("new: " + names_of(fresh_));
+    return parts.empty() ? "" : fmt::format("weights of {}: {}", run_, fmt::join(parts, "; "));
+  }
+
+ private:
+  bool fits(const NamedTensor& target) const {
+    return file_.contains(target.name) &&
+           file_.entry(target.name).shape == target.tensor.shape().sizes();
+  }
+
+  void copy(const NamedTensor& target) {
+    load_tensor(file_, path_, target);
+    used_.insert(target.name);
+  }
+
+  // A table of the base, which has `rows` rows.
+  std::vector<double> base_table(const std::string& name, int64_t rows) {
+    const Tensor table(Shape{rows, base_.dim}, DType::f32);
+    copy({name, table});
+    return table.to_doubles();
+  }
+
+  void load_parameter(const NamedTensor& target) {
+    const std::string& name = target.name;
+    const bool of_attention =
+        name.find(".attention.") != std::string::npos || name.find(".gate.") != std::string::npos;
+    if (layer_of(name) >= base_.layers) return start_layer(target);
+    if (name == "token_embedding.weight" && base_.input_vocab_size != now_.input_vocab_size)
+      return mix_rows(base_table(name, base_.input_vocab_size), token_sources(), target);
+    if (name == "position_embedding.weight") return load_positions(target);
+    if (contains_any(name, {"row_embedding", "column_embedding", "channel_embedding"}))
+      return load_axis(target);
+    if (name == "bigram_embedding.weight" && base_.input_vocab_size != now_.input_vocab_size)
+      return mix_rows(base_table(name, bigram_rows(base_.input_vocab_size)), bigram_sources(),
+                      target);
+    if (name == "output_head.weight" && base_.tie && !now_.tie) return untie(target);
+    if (contains_any(name, redefined_) || (of_attention && !fits(target)) || may_be_new(name)) {
+      fresh_.push_back(name);
+    } else {
+      copy(target);
+    }
+  }
+
+  // A parameter that starts at 0 where the base has none, so that it changes nothing at first.
+  bool may_be_new(const std::string& name) const {
+    if (file_.contains(name)) return false;
+    const bool bias = name.ends_with(".bias") && now_.bias && !base_.bias;
+    return bias || name == "class_embedding.weight";
+  }
+
+  // A layer adds 0 to the residual stream, x + 0, where its last products are 0: the model starts
+  // as the base, and the gradients of these products are not 0.
+  void start_layer(const NamedTensor& target) {
+    if (target.name.ends_with(".out.weight") || target.name.ends_with(".down.weight"))
+      zero(target.tensor);
+    if (target.name.ends_with(".out.weight") && layer_of(target.name) == base_.layers)
+      taken_.push_back(range_of("blocks.", base_.layers, now_.layers - 1) +
+                       " new, adding 0 at first");
+  }
+
+  static void zero(const Tensor& tensor) {
+    write_values(std::vector<double>(static_cast<size_t>(tensor.numel())), tensor);
+  }
+
+  static void mix_rows(const std::vector<double>& base, const RowSources& sources,
+                       const NamedTensor& target) {
+    std::vector<double> values = target.tensor.to_doubles();
+    const auto columns = static_cast<size_t>(target.tensor.size(1));
+    for (size_t row = 0; row < sources.size(); ++row)
+      for (size_t d = 0; d < columns && !sources[row].empty(); ++d) {
+        double sum = 0;
+        for (const int64_t source : sources[row])
+          sum += base[static_cast<size_t>(source) * columns + d];
+        values[row * columns + d] = sum / static_cast<double>(sources[row].size());
+      }
+    write_values(values, target.tensor);
+  }
+
+  // Of the tokens that are read: those that are predicted, then the start of an image, or its
+  // classes and the token of no class. A class that the base does not know starts as its start; the
+  // start, and no class, as the mean of the classes where it knows nothing else.
+  RowSources token_sources() {
+    const int64_t V = base_.vocab_size, classes = base_.classes;
+    std::vector<int64_t> none(static_cast<size_t>(std::max<int64_t>(1, classes)));
+    std::iota(none.begin(), none.end(), V);
+    if (base_.no_class >= 0) none = {base_.no_class};
+    RowSources sources;
+    for (int64_t token = 0; token < V; ++token) sources.push_back({token});
+    for (int64_t token = V; token < now_.input_vocab_size; ++token) {
+      const bool known = token - V < std::min(now_.classes, classes);
+      sources.push_back(known ? std::vector<int64_t>{token} : none);
+    }
+    const char* const start = now_.classes > 0
+                                  ? classes > 0 ? "the token of no class" : "each class"
+                                  : "the start of an image";
+    if (now_.input_vocab_size > V + std::min(now_.classes, classes))
+      taken_.push_back(fmt::format("{} starts as {}", start,
+                                   none.size() > 1 ? "the mean of its classes"
+                                   : classes > 0   ? "its token of no class"
+                                                   : "its start of an image"));
+    return sources;
+  }
+
+  // Pairs that occur: any token and one that is predicted, and, first, token 0 and any.
+  RowSources bigram_sources() {
+    const int64_t V = base_.input_vocab_size, now = now_.input_vocab_size;
+    const std::vector<std::string> taken = taken_;
+    const RowSources tokens = token_sources();
+    taken_ = taken;
+    RowSources sources(static_cast<size_t>(bigram_rows(now)));
+    for (int64_t a = 0; a < now; ++a)
+      for (int64_t b = 0; b < (a == 0 ? now : now_.vocab_size); ++b) {
+        const auto row = bigram_row(static_cast<int32_t>(a), static_cast<int32_t>(b), now);
+        for (const int64_t from : tokens[static_cast<size_t>(a)])
+          for (const int64_t to : tokens[static_cast<size_t>(b)])
+            sources[static_cast<size_t>(row)].push_back(
+                bigram_row(static_cast<int32_t>(from), static_cast<int32_t>(to), V));
+      }
+    return sources;
+  }
+
+  // The coordinate of the base's images that is nearest to `at` of this run's.
+  int64_t scaled(int64_t at) const { return (2 * at + 1) * base_shape_.side / (2 * shape_.side); }
+
+  // The position of the base that position n starts from: the nearest pixel, or n modulo the length.
+  int64_t position_in_base(int64_t n) const {
+    if (shape_.side == 0 || shape_.side == base_shape_.side) return n % base_.length;
+    const int64_t C = shape_.channels, W = shape_.side;
+    return (scaled(n / (C * W)) * base_shape_.side + scaled(n / C % W)) * C + n % C;
+  }
+
+  // The base's table of all positions, the sum of its tables where it has several.
+  std::vector<double> base_positions() {
+    Parameters list;
+    ParameterInit init(list, 0);
+    const PositionEmbedding positions(init, base_);
+    for (const Parameter& parameter : list) copy({parameter.name, parameter.var.value()});
+    return positions.table(base_.length).value().to_doubles();
+  }
+
+  void load_positions(const NamedTensor& target) {
+    RowSources sources;
+    for (int64_t n = 0; n < now_.length; ++n) sources.push_back({position_in_base(n)});
+    const bool same = now_.positions == base_.positions;
+    mix_rows(same ? base_table(target.name, base_.length) : base_positions(), sources, target);
+    if (!same) taken_.push_back("positions start as its " + base_.positions + " ones");
+    if (shape_.side > 0 && shape_.side != base_shape_.side) {
+      taken_.push_back(fmt::format(
+          "positions start as those of the nearest pixels of its {0} x {0}", base_shape_.side));
+    } else if (now_.length > base_.length) {
+      taken_.push_back(fmt::format(
+          "{} repeat its {}", range_of("positions ", base_.length, now_.length - 1), base_.length));
+    } else if (now_.length < base_.length) {
+      taken_.push_back(fmt::format("the first {} of its {} positions", now_.length, base_.length));
+    }
+  }
+
+  // Rows, columns and channels of images. Where the base has no such tables, load_positions has all of its
+  // positions in one, and these add 0.
+  void load_axis(const NamedTensor& target) {
+    if (!file_.contains(target.name)) {
+      zero(target.tensor);
+      return fresh_.push_back(target.name);
+    }
+    RowSources sources;
+    const bool channel = target.name == "channel_embedding.weight";
+    for (int64_t row = 0; row < target.tensor.size(0); ++row)
+      sources.push_back({channel ? row : scaled(row)});
+    mix_rows(base_table(target.name, channel ? shape_.channels : base_shape_.side), sources,
+             target);
+  }
+
+  // The output matrix was the transposed token embedding.
+  void untie(const NamedTensor& target) {
+    std::vector<double> values = base_table("token_embedding.weight", base_.input_vocab_size);
+    values.resize(static_cast<size_t>(target.tensor.numel()));
+    write_values(values, target.tensor);
+    taken_.push_back("the output matrix starts as its token embedding");
+  }
+
+  const std::string run_, path_;
+  const SafetensorsFile file_;
+  Model& model_;
+  const ModelConfig& now_;
+  const TaskShape shape_;
+  RunConfig config_;  // of the base, as all that follows
+  TaskShape base_shape_;
+  ModelConfig base_;
+  bool same_attention_ = false;
+  std::vector<std::string> redefined_;
+  std::set<std::string> used_;              // tensors of the base
+  std::vector<std::string> fresh_, taken_;  // tensors of the model; lines on the others
+};
+
 }  // namespace
 
-void load_initial_weights(const std::filesystem::path& run, Model& model,
-                          const std::string& vocabulary) {
-  const std::string path = find_model_file(run).string();
-  const SafetensorsFile file = open_model_file(path);
-  check_vocabulary(file, path, vocabulary,
-                   "train on a text of the same tokens, or leave out `init_from`");
-  const RunConfig config = config_from_toml(metadata_value(file, path, "config"), path);
-  const bool same_attention = model.config().attention.name == config.attention;
-  const std::vector<std::string> redefined = redefined_tensors(config, model.config().attention);
-  const auto fits = [&](const NamedTensor& target) {
-    return file.contains(target.name) &&
-           file.entry(target.name).shape == target.tensor.shape().sizes();
-  };
-  for (const Parameter& parameter : model.parameters()) {
-    const NamedTensor target{parameter.name, parameter.var.value()};
-    if (contains_any(target.name, redefined)) continue;
-    const bool of_gate = target.name.find(".gate.") != std::string::npos;
-    const bool of_attention = target.name.find(".attention.") != std::string::npos || of_gate;
-    if (!of_attention || (same_attention ? file.contains(target.name) : fits(target)))
-      load_tensor(file, path, target);
-  }
-  if (same_attention) {
-    for (const Buffer& buffer : model.buffers()) {
-      if (contains_any(buffer.name, redefined)) continue;
-      if (fits({buffer.name, buffer.tensor})) load_tensor(file, path, {buffer.name, buffer.tensor});
-    }
-    model.buffers_changed();
-  }
-  if (find_attention(config.attention).is_softmax) model.scale_queries_from_softmax();
+void load_initial_weights(const std::filesystem::path& run, Model& model, const TaskShape& shape,
+                          const std::string& vocabulary, const Note& note) {
+  InitialWeights weights(run, model, shape, vocabulary);
+  weights.load();
+  if (const std::string line = weights.note(); !line.empty()) note(line);
 }
 
 }  // namespace linea

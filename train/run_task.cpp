@@ -20,7 +20,7 @@ std::string text_vocabulary(const SafetensorsFile& file) {
 }
 
 std::unique_ptr<Task> own_task(const RunConfig& config) {
-  return make_task(task_options(config, ""));
+  return make_saved_task(task_options(config, ""));
 }
 
 // Error: the new tokens of a text.
@@ -74,7 +74,7 @@ std::unique_ptr<Task> initial_task(const RunConfig& config, const fs::path& init
   }
 }
 
-std::unique_ptr<Task> resumed_task(const RunConfig& config, const fs::path& run) try {
+std::unique_ptr<Task> resumed_task(const RunConfig& config, const fs::path& run) {
   const auto [vocabulary, data] = newest_text(run);
   if (!vocabulary.empty()) {
     try {
@@ -85,9 +85,6 @@ std::unique_ptr<Task> resumed_task(const RunConfig& config, const fs::path& run)
     }
   }
   return own_task(config);
-} catch (const Error& error) {
-  if (error.kind() != ErrorKind::input) throw;
-  fail(ErrorKind::input, "{}; if the data was moved, give its path by `data`", error.what());
 }
 
 }  // namespace linea

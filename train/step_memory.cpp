@@ -10,6 +10,13 @@
 namespace linea {
 namespace {
 
+// Tokens that Task::train_batch makes, of which the device has copies.
+size_t host_batch_bytes(const Task& task, int64_t rows) {
+  if (context().device.kind != DeviceKind::cpu) return 0;  // a device has memory of its own
+  const int64_t streams = task.shape().second_vocab_size > 0 ? 3 : 2;
+  return static_cast<size_t>(streams * rows * task.length()) * sizeof(int32_t);
+}
+
 // Of the smallest steps, which may take about a second.
 constexpr double kMaxFlops = 2e10, kMaxFlopsOfGpu = 2e13;
 // An extrapolation may be too large: from one and two rows by the factor kGross at most, from
@@ -102,7 +109,7 @@ MeasuredStep measure_step(Model& model, Optimizer& optimizer, const Task& task, 
   reset_memory_peak();
   const Stopwatch watch;
   TrainingStep(model, optimizer, task, config, false).run(step, config.lr);
-  return {memory_use().peak - before, watch.seconds()};
+  return {memory_use().peak - before + host_batch_bytes(task, rows), watch.seconds()};
 }
 
 void refuse_too_large(const RunConfig& config, const MemoryParts& parts, const MemoryLimit& limit) {

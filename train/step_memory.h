@@ -13,7 +13,7 @@
 namespace linea {
 
 struct MeasuredStep {
-  size_t peak;  // bytes of tensors, beyond those before the step
+  size_t peak;  // bytes of tensors, beyond those before the step, and of the batch in host memory
   double seconds;
 };
 // Makes step `step` of `batches` micro-batches of `rows` rows.

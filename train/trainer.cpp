@@ -26,7 +26,7 @@ void refuse_existing_run(const fs::path& folder) {
   if (fs::exists(folder / "config.toml", error))
     fail(ErrorKind::usage,
          "{} already holds a run: continue it with --resume {}, or choose another --out",
-         folder.string(), folder.string());
+         folder.string(), shell_quote(folder.string()));
 }
 
 Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, bool json,
@@ -43,8 +43,11 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   if (resume) lock_ = std::make_unique<RunLock>(folder_);
   build(resume, initial, check_memory);
   if (resume) restore();
-  if (!initial.empty()) load_initial_weights(initial, *model_, vocabulary_);
-  if (!initial.empty() && average_) average_->restart();
+  if (!initial.empty()) {
+    load_initial_weights(initial, *model_, task_->shape(), vocabulary_,
+                         [&](const std::string& line) { progress_.note(line); });
+    if (average_) average_->restart();
+  }
   first_step_ = step_;
   open_folder(resume, json);
 }
@@ -262,7 +265,7 @@ int Trainer::stop() {
   if (saved_step_ != step_) save();
   progress_.note(
       fmt::format("stopped after step {} and saved ({}); continue with: linea train --resume {}",
-                  step_, stop_reason(), folder_.string()));
+                  step_, stop_reason(), shell_quote(folder_.string())));
   report(RunStatus::stopped);
   return kExitStopped;
 }

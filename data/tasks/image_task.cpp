@@ -93,21 +93,23 @@ class ImageTask : public Task {
 
 Declarations image_settings(int64_t side, int64_t max_side, const Declarations& others) {
   using namespace declare;
-  Declarations result = {of_model(integer("size", side, {1, static_cast<double>(max_side)},
-                                          "side of an image in pixels")),
-                         of_model(integer("levels", 256, {2, 256}, "brightness levels of a token")),
-                         flag("flip", "mirror training images left to right, at random"),
-                         of_model(flag("class_token", "start each image with its class")),
-                         of_model(real("class_dropout", 0, {0, kBelowOne},
-                                       "probability of training an image without its class, which "
-                                       "linea sample --guidance needs"))};
+  Declarations result = {
+      of_model(
+          integer("size", side, {1, static_cast<double>(max_side)}, "side of an image in pixels")),
+      changing(MayChange::never, integer("levels", 256, {2, 256}, "brightness levels of a token")),
+      flag("flip", "mirror training images left to right, at random"),
+      of_model(flag("class_token", "start each image with its class")),
+      of_model(real("class_dropout", 0, {0, kBelowOne},
+                    "probability of training an image without its class, which "
+                    "linea sample --guidance needs"))};
   result.insert(result.end(), others.begin(), others.end());
   return result;
 }
 
 Setting channels_setting() {
   using namespace declare;
-  return of_model(integer("channels", 3, {1, 3}, "3: red, green and blue; 1: gray"));
+  return changing(MayChange::never,
+                  integer("channels", 3, {1, 3}, "3: red, green and blue; 1: gray"));
 }
 
 int64_t image_channels(const TaskOptions& options) {

@@ -35,6 +35,8 @@ class CommandLine : public ProgramTest {
 
 TEST_F(CommandLine, NamesWhatIsWrong) {
   refused(2, kCopy + " --steps 3 --steps 4 --out run", {"--steps is given twice"});
+  refused(2, kCopy + " --config a --steps 3 --steps 4 --out run", {"--steps is given twice"});
+  refused(2, kCopy + " --preset a --preset b --out run", {"--preset is given twice"});
   refused(2, kCopy + " --lr 1 --lr 1 --lr 1 --out run", {"--lr is given 3 times"});
   refused(2, "sample run --seed 1 --seed 2", {"--seed is given twice"});
   refused(2, kCopy + " --steps 1e3 --out run", {"--steps is '1e3'; it must be a whole number"});

@@ -229,7 +229,6 @@ TEST_F(InitFrom, ATextOfFewerTokensKeepsTheVocabulary) {
 }
 
 TEST_F(InitFrom, InvalidRequestsAreRefused) {
-  refused(3, "train --init-from softmax --length 32 --out other", {"position_embedding", "32"});
   refused(3, "train --init-from nothing --out other", {"nothing", "does not exist"});
   refused(2, "train --init-from softmax --resume softmax", {"--init-from", "--resume"});
   const std::string file = "softmax/checkpoints/step-00000030/model.safetensors";

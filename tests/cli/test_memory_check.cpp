@@ -70,6 +70,26 @@ TEST_F(MemoryCheck, KnowsWhatFits) {
     }
 }
 
+// Its tokens are in host memory too: two of four bytes for each position, three where pairs are read.
+TEST_F(MemoryCheck, CountsTheBatch) {
+  set_threads(1);
+  RunConfig config = run_of("linear", 1);
+  for (const int64_t streams : {2, 3}) {
+    if (streams == 3) {
+      config.task = "retrieval";
+      config.task_settings = {{"associations", 8}};
+      config.heads = 1;
+    }
+    const auto task = make_task(task_options(config, ""));
+    const auto model = make_model(model_config(config, task->shape()));
+    Optimizer optimizer(optimizer_config(config), model->parameters());
+    const size_t before = cpu_allocator().use().held;
+    const size_t peak = measure_step(*model, optimizer, *task, config, 0, config.batch, 1).peak;
+    EXPECT_EQ(peak, cpu_allocator().use().peak - before +
+                        static_cast<size_t>(4 * streams * config.batch * task->length()));
+  }
+}
+
 TEST_F(MemoryCheck, ChangesNoBit) {
   RunConfig config = run_of("vq", 3);
   config.dropout = 0.1;

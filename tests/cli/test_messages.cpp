@@ -149,5 +149,46 @@ TEST_F(Messages, NameAnUnusableOutputFolder) {
   EXPECT_TRUE(exists("deep/er/run/config.toml"));
 }
 
+// Of several errors the first is shown.
+TEST_F(Messages, FollowTheOrderOfTheUser) {
+  config_refused("warmup = -1\nbatch = -2\n", {"c.toml:1", "'warmup' is -1"});
+  refused(2, kCopy + " --warmup -1 --accumulate -2 --out run", {"--warmup is -1"});
+  refused(2, kCopy + " --accumulate -2 --warmup -1 --out run", {"--accumulate is -2"});
+}
+
+// A command that is shown can be copied, whatever the name of the run.
+TEST_F(Messages, CommandsAreQuotedForTheShell) {
+  const Words run = {"--out", "it's a run", "--task", "copy",  "--layers",
+                     "1",     "--heads",    "1",      "--dim", "4"};
+  const std::string word = "'it'\\''s a run'";
+  Outcome outcome = done(Words{"train"} + run + Words{"--steps", "1"});
+  EXPECT_NE(outcome.err.find("next: linea eval " + word + "\n"), std::string::npos) << outcome.err;
+  refused(2, Words{"train"} + run, {"continue it with --resume " + word + ","});
+  refused(2, {"train", "--resume", "it's a run", "--layers", "2"}, {"--init-from " + word});
+  outcome =
+      linea(Words{"train", "--resume", "it's a run", "--steps", "9999999", "--max-time", "1s"});
+  EXPECT_EQ(outcome.code, 75);
+  EXPECT_NE(outcome.err.find("linea train --resume " + word + "\n"), std::string::npos)
+      << outcome.err;
+}
+
+// The path of the data is relative to the folder in which the run was started.
+TEST_F(Messages, DataThatIsElsewhereIsAskedFor) {
+  put_text("text.txt", 600);
+  done(kText + " --steps 2 --out run");
+  fs::rename(path("text.txt"), path("moved.txt"));
+  const std::initializer_list<std::string> wanted = {
+      "text.txt: no such file", "relative to the folder", fs::canonical(path("")).string(),
+      "give its path by --data"};
+  refused(3, "eval run", wanted);
+  refused(3, "judge run", wanted, true);
+  refused(3, "train --resume run --steps 4", wanted, true);
+  refused(3, "train --resume run --steps 4 --dry-run", wanted);
+  refused(3, "train --init-from run --out other", wanted, true);
+  done("eval run --data moved.txt");
+  refused(3, "eval run --data " + path("none.txt"),
+          {"none.txt: no such file", "if the data was moved, give its path by --data"});
+}
+
 }  // namespace
 }  // namespace linea

@@ -104,5 +104,26 @@ TEST_F(SettingsTest, NamesHoldAnyCharacter) {
   }
 }
 
+// A later file overrides an earlier one, a flag any file wherever it stands, and of a flag and its
+// opposite the later one wins.
+TEST_F(SettingsTest, TheLaterOfTwoWins) {
+  put("one.toml", "batch = 3\nlr = 0.5\n");
+  put("two.toml", "batch = 4\n");
+  const auto expect = [&](const std::string& flags, const Words& lines) {
+    if (exists("run")) remove("run");
+    done("train --task copy --length 8 --layers 1 --heads 2 --dim 8 --ffn 8 --steps 1 --out run " +
+         flags);
+    for (const std::string& line : lines)
+      EXPECT_NE(bytes("run/config.toml").find("\n" + line + "\n"), std::string::npos)
+          << flags << ": " << line;
+  };
+  expect("--config one.toml --config two.toml", {"batch = 4", "lr = 0.5"});
+  expect("--config two.toml --config one.toml", {"batch = 3", "lr = 0.5"});
+  expect("--batch 5 --config one.toml", {"batch = 5", "lr = 0.5"});
+  expect("--no-bias --bias", {"bias = true"});
+  expect("--bias --no-bias", {"bias = false"});
+  expect("--tie --no-tie --tie --no-bias --no-bias", {"tie = true", "bias = false"});
+}
+
 }  // namespace
 }  // namespace linea

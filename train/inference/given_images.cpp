@@ -77,7 +77,7 @@ std::vector<GivenImage> read_images(const std::vector<std::string>& names, const
     Split split = Split::test;
     int64_t number = 0;
     if (parse_data_name(name, split, number)) {
-      if (!task) task = make_task(task_options(saved.config, saved.vocabulary));
+      if (!task) task = make_saved_task(task_options(saved.config, saved.vocabulary));
       images.push_back(from_data(name, *task, split, number));
     } else {
       images.push_back(from_file(name, saved.shape, class_label));
@@ -99,7 +99,7 @@ std::vector<GivenImage> given_images(const std::vector<std::string>& names, cons
 std::vector<GivenImage> first_test_images(std::optional<int64_t> count, int64_t default_count,
                                           const SavedModel& saved, int64_t class_label) {
   require_class(saved.shape, class_label);
-  std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
+  std::unique_ptr<Task> task = make_saved_task(task_options(saved.config, saved.vocabulary));
   const int64_t images = count.value_or(std::min(default_count, task->rows(Split::test)));
   std::vector<std::string> names;
   for (int64_t i = 0; i < images; ++i) names.push_back(fmt::format("test:{}", i));
