@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/program.h"
+#include "cli/terminal.h"
 #include "data/json.h"
 #include "data/safetensors.h"
 #include "tensor/backend.h"
@@ -141,6 +142,7 @@ Json settings_json(const RunConfig& config) {
 
 void show_run(const std::string& path, bool json) {
   const SavedModel saved = load_model(path);
+  print_note(saved.note);
   const RunHistory history = read_history(run_of(path));
   const std::string attention = label_of(saved.model->config().attention);
   const int64_t parameters = count_elements(saved.model->parameters());

@@ -223,6 +223,7 @@ void run_sample(const CLI::App& command, SampleOptions& options) {
   use_machine(options.threads, options.device, dtype, Work::sampling);
   SavedModel saved =
       load_model(options.best ? best_checkpoint(options.run).string() : options.run, options.dtype);
+  print_note(saved.note);
   check_flags(command, saved, options);
   if (!options.data.empty()) set_data(saved.config, options.data);
   if (options.out.empty() && saved.shape.side > 0) options.out = free_png_name("grid");

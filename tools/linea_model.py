@@ -57,6 +57,9 @@ def read_file(path):
         if line and not line.startswith("#"):
             key, value = line.split(" = ", 1)  # TOML's numbers, texts and truth values are also JSON's
             settings[choose("the setting", key, READ.split() + UNREAD.split())] = json.loads(value)
+    if "2d" in (settings.get("layer_convolution"), settings.get("embedding_convolution")):
+        if "image_windows" not in metadata:
+            print(f"{path}: an older version trained it with other windows at the image's border", file=sys.stderr)
     return tensors, settings
 
 
@@ -164,17 +167,20 @@ def delta_rule(q, k, v, beta, decay=None):
 
 # ---- causal convolutions: x [N,C] -> [N,C], w [offsets,C] ----
 def convolution(x, w, kind, width, channels):
-    """y_n = sum_t w_t x_{n - o_t}: of the last four positions (1d), or of the last three and the pixels above on the
-    right, above, and above on the left of the predicted pixel, as far as they are in the image (2d)."""
-    row = width * channels
-    offsets = choose("the convolution", kind, {
-        "1d": [(0, 0), (1, 0), (2, 0), (3, 0)],
-        "2d": [(0, 0), (1, 0), (2, 0), (row - channels - 1, 1), (row - 1, 0), (row + channels - 1, -1)]})
+    """y_n = sum_t w_t x_{m_t}: of the last four positions (1d), or of the last three and the pixels above on the
+    right, above, and above on the left of the predicted pixel, as far as they are in the image (2d). Position 0 is the
+    start or the class, so that the channel c of the pixel in row i and column j is at 1 + (i width + j) channels + c."""
+    choose("the convolution", kind, ["1d", "2d"])
     y = np.zeros_like(x)
     for n in range(len(x)):
-        for (offset, shift), weight in zip(offsets, w, strict=True):
-            if offset <= n and (shift == 0 or 0 <= n // channels % width + shift < width):
-                y[n] += weight * x[n - offset]
+        read = [m if m >= 0 else None for m in range(n, n - (4 if kind == "1d" else 3), -1)]
+        if kind == "2d":
+            i, j, c = n // channels // width - 1, n // channels % width, n % channels
+            read += [1 + (i * width + column) * channels + c if i >= 0 and 0 <= column < width else None
+                     for column in (j + 1, j, j - 1)]
+        for m, weight in zip(read, w, strict=True):
+            if m is not None:
+                y[n] += weight * x[m]
     return y
 
 

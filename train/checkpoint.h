@@ -2,7 +2,7 @@
 // verifies and prunes their folders.
 //
 //   RUN/checkpoints/step-00001000/
-//     model.safetensors      weights; metadata: format, config, vocabulary, step
+//     model.safetensors      weights; metadata: format, config, vocabulary, step, windows
 //     optimizer.safetensors  moments
 //     state.json             train/run_state.h
 //
@@ -26,6 +26,7 @@ struct SavedModel {
   std::string vocabulary;  // of a text; else empty
   TaskShape shape;
   int64_t step = 0;
+  std::string note;  // for the user: what this version computes otherwise; else empty
   std::unique_ptr<Model> model;
 };
 
@@ -49,9 +50,10 @@ void refuse_other_format(const std::filesystem::path& run);
 // those of one attention alone stay as they are. With the same attention, buffers of the same size
 // (codebooks, random projections) are copied too. Queries are scaled where softmax scaled them and
 // this attention does not. Errors: ErrorKind::input naming a tensor that is missing or of another
-// shape, or the difference between the vocabularies (`vocabulary`; empty: none).
+// shape, or the difference between the vocabularies (`vocabulary`; empty: none). `note` gets a line
+// where the run computed otherwise than this version.
 void load_initial_weights(const std::filesystem::path& run, Model& model,
-                          const std::string& vocabulary);
+                          const std::string& vocabulary, const Note& note);
 
 struct RestoredRun {
   RunState state;

@@ -96,13 +96,13 @@ PreparedRun prepare(const RunConfig& settings, const std::filesystem::path& resu
   refuse_too_many_weights(config, model);
   run.model = make_model(model);
   run.optimizer = std::make_unique<Optimizer>(optimizer_config(config), run.model->parameters());
+  const Note note = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   if (!resumed.empty()) {
-    const RestoredRun at = restore_checkpoint(
-        resumed, *run.model, *run.optimizer, config, vocabulary, run.task->fingerprint(),
-        [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+    const RestoredRun at = restore_checkpoint(resumed, *run.model, *run.optimizer, config,
+                                              vocabulary, run.task->fingerprint(), note);
     run.step = at.state.step;
   }
-  if (!initial.empty()) load_initial_weights(initial, *run.model, vocabulary);
+  if (!initial.empty()) load_initial_weights(initial, *run.model, vocabulary, note);
   return run;
 }
 

@@ -29,12 +29,14 @@ bool contains_any(const std::string& name, const std::vector<std::string>& words
 }  // namespace
 
 void load_initial_weights(const std::filesystem::path& run, Model& model,
-                          const std::string& vocabulary) {
+                          const std::string& vocabulary, const Note& note) {
   const std::string path = find_model_file(run).string();
   const SafetensorsFile file = open_model_file(path);
   check_vocabulary(file, path, vocabulary,
                    "train on a text of the same tokens, or leave out `init_from`");
   const RunConfig config = config_from_toml(metadata_value(file, path, "config"), path);
+  const std::string windows = image_windows_note(file, path, config);
+  if (!windows.empty()) note(windows);
   const bool same_attention = model.config().attention.name == config.attention;
   const std::vector<std::string> redefined = redefined_tensors(config, model.config().attention);
   const auto fits = [&](const NamedTensor& target) {

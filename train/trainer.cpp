@@ -40,7 +40,9 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   if (resume) lock_ = std::make_unique<RunLock>(folder_);
   build(resume, check_memory);
   if (resume) restore();
-  if (!initial.empty()) load_initial_weights(initial, *model_, vocabulary_);
+  if (!initial.empty())
+    load_initial_weights(initial, *model_, vocabulary_,
+                         [&](const std::string& line) { progress_.note(line); });
   first_step_ = step_;
   open_folder(resume, json);
 }
