@@ -29,7 +29,7 @@ namespace linea::naive {
 // are multiplied by the decays a_{j+1} ... a_i.
 inline Var quadratic(Rule rule, const Inputs& in, const AttentionMask& mask) {
   const int64_t N = in.q.size(2);
-  const Var scores = matmul(in.q, in.k, false, true);
+  const Var scores = in.logs ? log_scores(in.q, in.k) : matmul(in.q, in.k, false, true);
   const Var log_visible(
       log_mask(scores.shape(), scores.dtype(), mask));  // 0 where i sees j, else -infinity
   Var log_weight = log_visible;
@@ -43,7 +43,9 @@ inline Var quadratic(Rule rule, const Inputs& in, const AttentionMask& mask) {
   if (in.log_weight.defined()) log_weight = add(log_weight, as_columns(in.log_weight, N));
   if (rule == Rule::gated)
     log_weight = add(log_weight, as_columns(pointwise(Pointwise::log_one_minus_gate, in.gate), N));
-  return matmul(normalize(multiply(scores, exp(log_weight))), in.v);
+  const Var weights = in.logs ? softmax(add(scores, log_weight))
+                              : normalize(multiply(scores, exp_rows(log_weight)));
+  return matmul(weights, in.v);
 }
 
 inline Var quadratic(Rule rule, const std::shared_ptr<const FeatureMap>& map,

@@ -13,30 +13,97 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 double finite_or_zero(double x) { return std::isfinite(x) ? x : 0; }
 
-// q and k, logs [B,H,N,F], become exp(q_if + c_f - m_i) and exp(k_jf - c_f), with c_f = max_j k_jf
+size_t size_of(const Tensor& x, int axis) { return static_cast<size_t>(x.size(axis)); }
+
+// Logs q and k [B,H,N,F] as exp(q_if + c_f - m_i) and exp(k_jf - c_f) in f64, with c_f = max_j k_jf
 // and m_i = max_f(q_if + c_f).
-void take_exp(Var& q, Var& k) {
-  const auto F = static_cast<size_t>(k.size(3)), rows = static_cast<size_t>(k.size(2));
-  const std::vector<double> logs_q = q.value().to_doubles(), logs_k = k.value().to_doubles();
-  std::vector<double> shift_q(logs_q.size()), shift_k(logs_k.size());
-  for (size_t first = 0; first < logs_k.size(); first += rows * F) {  // of a sequence and head
+struct ExpFeatures {
+  Tensor q, k;
+  std::vector<double> logs_q, logs_k, row_max;
+};
+ExpFeatures exp_features(const Tensor& q, const Tensor& k) {
+  const size_t F = size_of(k, 3), keys = size_of(k, 2) * F, queries = size_of(q, 2) * F;
+  ExpFeatures result{{}, {}, q.to_doubles(), k.to_doubles(), {}};
+  std::vector<double> exp_q = result.logs_q, exp_k = result.logs_k;
+  for (size_t head = 0; head * keys < exp_k.size(); ++head) {
     std::vector<double> c(F, kMinusInfinity);
-    for (size_t i = 0; i < rows * F; ++i) c[i % F] = std::max(c[i % F], logs_k[first + i]);
+    double* const ks = exp_k.data() + head * keys;
+    for (size_t i = 0; i < keys; ++i) c[i % F] = std::max(c[i % F], ks[i]);
     for (double& max : c) max = finite_or_zero(max);
-    for (size_t row = first; row < first + rows * F; row += F) {
+    for (size_t i = 0; i < keys; ++i) ks[i] = std::exp(ks[i] - c[i % F]);
+    for (size_t row = head * queries; row < (head + 1) * queries; row += F) {
       double m = kMinusInfinity;
-      for (size_t f = 0; f < F; ++f) m = std::max(m, logs_q[row + f] + c[f]);
-      for (size_t f = 0; f < F; ++f) {
-        shift_q[row + f] = c[f] - finite_or_zero(m);
-        shift_k[row + f] = -c[f];
-      }
+      for (size_t f = 0; f < F; ++f) m = std::max(m, exp_q[row + f] + c[f]);
+      m = finite_or_zero(m);
+      for (size_t f = 0; f < F; ++f) exp_q[row + f] = std::exp(exp_q[row + f] + c[f] - m);
+      result.row_max.push_back(m);
     }
   }
-  q = exp(add(q, Var(Tensor::from(shift_q, q.shape(), q.dtype()))));
-  k = exp(add(k, Var(Tensor::from(shift_k, k.shape(), k.dtype()))));
+  result.q = Tensor::from(exp_q, q.shape());
+  result.k = Tensor::from(exp_k, k.shape());
+  return result;
 }
 
+// log sum_f exp(q_f + k_f)
+double log_product(const double* q, const double* k, size_t F) {
+  double max = kMinusInfinity, sum = 0;
+  for (size_t f = 0; f < F; ++f) max = std::max(max, q[f] + k[f]);
+  if (!std::isfinite(max)) return max;
+  for (size_t f = 0; f < F; ++f) sum += std::exp(q[f] + k[f] - max);
+  return max + std::log(sum);
+}
+
+// Products of exponentials in double below this one may lack terms that underflow.
+constexpr double kSmallest = 1e-200;
+
 }  // namespace
+
+// y_ij = log sum_f exp(q_if + k_jf);  dq_if = sum_j dy_ij exp(q_if + k_jf - y_ij), dk_jf likewise
+Var log_scores(const Var& q, const Var& k) {
+  const ExpFeatures e = exp_features(q.value(), k.value());
+  const Tensor products = ops::matmul(e.q, e.k, false, true);
+  const size_t N = size_of(products, 2), K = size_of(products, 3), F = size_of(e.k, 3);
+  const std::vector<double> sums = products.to_doubles();
+  std::vector<double> logs(sums.size());
+  // The rows of logs that pair p is made from.
+  const auto query = [=](size_t p) { return p / K * F; };
+  const auto key = [=](size_t p) { return (p / (N * K) * K + p % K) * F; };
+  for (size_t p = 0; p < sums.size(); ++p)
+    logs[p] = sums[p] >= kSmallest ? std::log(sums[p]) + e.row_max[p / K]
+                                   : log_product(&e.logs_q[query(p)], &e.logs_k[key(p)], F);
+  return Var::from_op(
+      "log_scores", Tensor::from(logs, products.shape(), q.dtype()), {q, k},
+      [=, q_shape = q.shape(), k_shape = k.shape()](const Tensor& dy) -> Gradients {
+        const std::vector<double> dlogs = dy.to_doubles();
+        std::vector<double> shares(dlogs.size());  // dy_ij over the product; the others one by one
+        for (size_t p = 0; p < shares.size(); ++p)
+          shares[p] = sums[p] >= kSmallest ? dlogs[p] / sums[p] : 0;
+        const Tensor along = Tensor::from(shares, products.shape());
+        std::vector<double> dq = ops::multiply(e.q, ops::matmul(along, e.k)).to_doubles();
+        std::vector<double> dk = ops::multiply(e.k, ops::matmul(along, e.q, true)).to_doubles();
+        for (size_t p = 0; p < shares.size(); ++p) {
+          if (sums[p] >= kSmallest || dlogs[p] == 0 || !std::isfinite(logs[p])) continue;
+          for (size_t f = 0; f < F; ++f) {
+            const size_t i = query(p) + f, j = key(p) + f;
+            const double part = dlogs[p] * std::exp(e.logs_q[i] + e.logs_k[j] - logs[p]);
+            dq[i] += part;
+            dk[j] += part;
+          }
+        }
+        return {Tensor::from(dq, q_shape, dy.dtype()), Tensor::from(dk, k_shape, dy.dtype())};
+      });
+}
+
+Var exp_rows(const Var& x) {
+  const size_t N = size_of(x.value(), -1);
+  std::vector<double> values = x.value().to_doubles();
+  for (size_t row = 0; row < values.size(); row += N) {
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(row),
+               end = first + static_cast<std::ptrdiff_t>(N);
+    std::fill(first, end, -finite_or_zero(*std::max_element(first, end)));
+  }
+  return exp(add(x, Var(Tensor::from(values, x.shape(), x.dtype()))));
+}
 
 Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
                    const AttentionInputs& in, const AttentionMask& mask) {
@@ -63,7 +130,7 @@ Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
     result.k = logs ? softmax(k.rows) : normalize(k.rows);
     return result;
   }
-  if (logs) take_exp(result.q, result.k);
+  result.logs = logs;
   if (k.weight.defined()) {
     const std::vector<double> weights = k.weight.value().to_doubles();
     const double max = weights.empty() ? 0 : *std::max_element(weights.begin(), weights.end());
@@ -115,7 +182,13 @@ Tensor each_head(Rule rule, const Inputs& in,
   const auto in_f64 = [&](const Var& x) {
     return Tensor::from(x.value().to_doubles(), {P, N, x.size(3)});
   };
-  const Tensor q = in_f64(in.q), k = in_f64(in.k), v = in_f64(in.v), y(v.shape(), DType::f64);
+  Tensor q = in_f64(in.q), k = in_f64(in.k);
+  const Tensor v = in_f64(in.v), y(v.shape(), DType::f64);
+  if (in.logs) {
+    const ExpFeatures e = exp_features(in.q.value(), in.k.value());
+    q = e.q.reshape(q.shape());
+    k = e.k.reshape(k.shape());
+  }
   const auto scalars = [&](const Var& x, int64_t p) {
     if (!x.defined()) return std::vector<double>(static_cast<size_t>(N), 0.0);
     return x.value().reshape({P, N}).select(p).to_doubles();

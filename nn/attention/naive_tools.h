@@ -16,15 +16,16 @@ enum class Rule { sum, gated, delta, gated_delta };
 inline bool is_delta(Rule rule) { return rule == Rule::delta || rule == Rule::gated_delta; }
 inline bool decays(Rule rule) { return rule == Rule::gated || rule == Rule::gated_delta; }
 
-// Features as values, q = phi(q) and k = phi(k) [B,H,N,F]; of the delta rules divided by their sums.
+// Features q = phi(q) and k = phi(k) [B,H,N,F], or their logs; of the delta rules values, divided by
+// their sums.
 // v [B,H,N,M]; gate, g or beta [B,H,N], of the gated and the delta rules; decay, g or a [B,H,N], of
 // the gated ones; log_weight, log w [B,H,N], of a map that weighs its keys. Padded keys, values and
 // gates are 0.
 struct Inputs {
   Var q, k, v, gate, decay{}, log_weight{};
+  bool logs = false;
 };
-// Logs of features and weights are scaled by constants that cancel in y. Errors: shapes that do not
-// go together, a mask that is not causal with a gate.
+// Errors: shapes that do not go together, a mask that is not causal with a gate.
 Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
                    const AttentionInputs& in, const AttentionMask& mask);
 
@@ -32,6 +33,11 @@ Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
 Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask);
 // y_i = sum_j softmax_j(scores_ij) v_j over the keys j that i sees.
 Var softmax_attention(const Var& scores, const Var& v, const AttentionMask& mask);
+// Logs q, k [B,H,N,F] -> the logs of their scores, y_ij = log sum_f exp(q_if + k_jf), without
+// underflow.
+Var log_scores(const Var& q, const Var& k);
+// exp(x_ij - max_j x_ij): the factor of a row cancels in y.
+Var exp_rows(const Var& x);
 Var as_rows(const Var& x, int64_t columns);  // x [B,H,N] -> x_i in all of row i
 Var as_columns(const Var& x, int64_t rows);  // x [B,H,N] -> x_j in all of column j
 // L_i - L_j of a decay [B,H,N], with L_i the sum of its logs up to i; as rows and columns [B,H,N,N].

@@ -146,5 +146,44 @@ TEST_F(Attend, ComputesInDouble) {
   }
 }
 
+// Logs of features differ by hundreds: float holds neither the features nor their products.
+TEST_F(Attend, FormsAgreeAtLargeScales) {
+  Sizes sizes;
+  sizes.batch = sizes.heads = 1, sizes.length = 48, sizes.key_size = sizes.value_size = 8;
+  sizes.rows = 32;
+  const Mechanism mechanisms[] = {
+      {"performer", "positive"},
+      {"performer", "hyperbolic"},
+      {"performer", "trig"},
+      {"performer", "relu"},
+      {"linear", "exp"},
+      {"linear", "exp", "gated"},
+      {"linear", "exp", "delta"},
+      {"linear", "elu", "gated"},
+      {"linear", "exp", "gated-delta"},
+      {"linear", "elu"},
+      {"linear", "square"},
+      {"soft-vq", ""},
+      {"linear", "elu", "delta"},
+      {"vq", ""},
+      {"softmax", ""},
+  };
+  for (const Mechanism& m : mechanisms) {
+    SCOPED_TRACE(m.flags());
+    Arrays in = inputs_for(m, sizes);
+    for (const char* name : {"q", "k"})
+      for (double& x : in.at(name).values) x = static_cast<float>(x * 12 / 0.7);
+    const auto y = [&](const std::string& form, DType dtype) {
+      return attend(m.flags() + " --causal --form " + form, without(in, "dy"), dtype)
+          .at("y")
+          .values;
+    };
+    const Numbers precise = y("chunked", DType::f64);
+    EXPECT_LE(error_of(y("quadratic", DType::f64), precise), 1e-9);
+    for (const char* form : {"quadratic", "chunked", "recurrent"})
+      EXPECT_LE(error_of(y(form, DType::f32), precise), 1e-3) << form;
+  }
+}
+
 }  // namespace
 }  // namespace linea::attend_tests
