@@ -130,18 +130,18 @@ def softmax_attention(q, k, v):
     return softmax(np.where(np.tri(q.shape[1]) > 0, scores, -np.inf)) @ v
 
 
-def sum_rule(q, k, v, log_weight, gate=None):
+def sum_rule(q, k, v, log_weight, logit=None):
     """Linear attention: y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j) w_j,  j <= i.
 
     It is the recurrence S_i = S_{i-1} + w_i phi(k_i) v_i^T, z_i = S_i with v = 1, y_i = S_i^T phi(q_i) / z_i.phi(q_i).
-    With a gate g in (0, 1) the state decays (Peng 2021): S_i = g_i S_{i-1} + (1 - g_i) phi(k_i) v_i^T, that is
-    w_j = (1 - g_j) g_{j+1} ... g_i.
+    With a gate g = 1 / (1 + exp(-logit)) the state decays (Peng 2021): S_i = g_i S_{i-1} + (1 - g_i) phi(k_i) v_i^T,
+    that is w_j = (1 - g_j) g_{j+1} ... g_i. Logs of the logit do not round 1 - g to 0.
     """
     N = q.shape[1]
     weight = np.broadcast_to(log_weight, q.shape[:2])[:, None, :]  # [H,1,N], the logs of w_j
-    if gate is not None:
-        L = np.cumsum(np.log(gate), axis=-1)  # exp(L_i - L_j) = g_{j+1} ... g_i
-        weight = weight + (np.log1p(-gate) - L)[:, None] + L[:, :, None]
+    if logit is not None:
+        L = np.cumsum(-np.logaddexp(0, -logit), axis=-1)  # exp(L_i - L_j) = g_{j+1} ... g_i
+        weight = weight + (-np.logaddexp(0, logit) - L)[:, None] + L[:, :, None]
     weight = np.where(np.tri(N) > 0, weight, -np.inf)
     weight = np.exp(weight - weight.max(axis=-1, keepdims=True))  # a factor of a row cancels
     return divide_by_sum(q @ k.swapaxes(1, 2) * weight) @ v
@@ -296,10 +296,13 @@ class Model:
         (q, _), (k, log_weight) = phi(q), phi(k)  # the weight of a query cancels
         if rule == "sum":
             return sum_rule(q, k, v, log_weight)
-        gate = 1 / (1 + np.exp(-self.linear(block + "gate", x).T))  # [H,N], of gated-delta [2 H,N]
+        logit = self.linear(block + "gate", x).T  # [H,N], of gated-delta [2 H,N]
+        if rule == "gated":
+            return sum_rule(q, k, v, log_weight, logit)
+        gate = 1 / (1 + np.exp(-logit))
         if rule == "gated-delta":
             return delta_rule(q, k, v, gate[::2], gate[1::2])
-        return delta_rule(q, k, v, gate) if rule == "delta" else sum_rule(q, k, v, log_weight, gate)
+        return delta_rule(q, k, v, gate)
 
     def performer(self, block, x, q, k, v):
         omega, feature = self.tensor(block + "attention.omega"), self.settings["feature"]

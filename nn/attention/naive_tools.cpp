@@ -11,6 +11,11 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
+std::vector<double> exp_all(std::vector<double> logs) {
+  for (double& x : logs) x = std::exp(x);
+  return logs;
+}
+
 double finite_or_zero(double x) { return std::isfinite(x) ? x : 0; }
 
 size_t size_of(const Tensor& x, int axis) { return static_cast<size_t>(x.size(axis)); }
@@ -51,6 +56,24 @@ double log_product(const double* q, const double* k, size_t F) {
   if (!std::isfinite(max)) return max;
   for (size_t f = 0; f < F; ++f) sum += std::exp(q[f] + k[f] - max);
   return max + std::log(sum);
+}
+
+void set_gates(Inputs& result, Rule rule, const AttentionInputs& in, const AttentionMask& mask) {
+  Var beta = in.gate, decay = in.gate;
+  if (rule == Rule::gated_delta) {  // [B,H,N,2]
+    const Shape one = in.gate.shape();
+    const Var both = split_heads(reshape(in.gate, {one[0] * one[1] * one[2], 1, 2}), 2, 1);
+    beta = reshape(select(both, 0), {one[0], one[1], one[2]});
+    decay = reshape(select(both, 1), {one[0], one[1], one[2]});
+  }
+  const auto function = [&](Pointwise f, const Var& x) {
+    return clear_padding(pointwise(f, clear_padding(x, mask.valid)), mask.valid);
+  };
+  if (decays(rule)) result.log_decay = function(log_of(in.gate_form), decay);
+  if (rule == Rule::gated) result.log_weight = function(log_one_minus(in.gate_form), in.gate);
+  if (is_delta(rule))
+    result.beta = in.gate_form == GateForm::logit ? function(Pointwise::sigmoid, beta)
+                                                  : clear_padding(beta, mask.valid);
 }
 
 // Products of exponentials in double below this one may lack terms that underflow.
@@ -111,19 +134,8 @@ Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
   require(rule == Rule::sum || mask.causal, "quadratic: a gate has an order of time: causal only");
   const FeatureVars q = apply_features(map, in.q, Side::query),
                     k = apply_features(map, clear_padding(in.k, mask.valid), Side::key);
-  Inputs result{q.rows, k.rows, clear_padding(in.v, mask.valid), {}};
-  if (rule == Rule::gated_delta) {  // [B,H,N,2]
-    const Shape one = in.gate.shape();
-    const Var both = split_heads(reshape(in.gate, {one[0] * one[1] * one[2], 1, 2}), 2, 1);
-    const auto part = [&](int64_t index) {
-      return clear_padding(reshape(select(both, index), {one[0], one[1], one[2]}), mask.valid);
-    };
-    result.gate = part(0);
-    result.decay = part(1);
-  } else if (in.gate.defined()) {
-    result.gate = clear_padding(in.gate, mask.valid);
-    if (rule == Rule::gated) result.decay = result.gate;
-  }
+  Inputs result{q.rows, k.rows, clear_padding(in.v, mask.valid)};
+  if (in.gate.defined()) set_gates(result, rule, in, mask);
   const bool logs = map->kind() == FeatureKind::logs;
   if (is_delta(rule)) {
     result.q = logs ? softmax(q.rows) : normalize(q.rows);
@@ -134,7 +146,8 @@ Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
   if (k.weight.defined()) {
     const std::vector<double> weights = k.weight.value().to_doubles();
     const double max = weights.empty() ? 0 : *std::max_element(weights.begin(), weights.end());
-    result.log_weight = add(k.weight, Var(Tensor::full(k.weight.shape(), k.weight.dtype(), -max)));
+    const Var weight = add(k.weight, Var(Tensor::full(k.weight.shape(), k.weight.dtype(), -max)));
+    result.log_weight = result.log_weight.defined() ? add(result.log_weight, weight) : weight;
   }
   return result;
 }
@@ -167,12 +180,28 @@ Var as_columns(const Var& x, int64_t rows) {
   return matmul(Var(Tensor::full({B, H, rows, 1}, x.dtype(), 1.0)), reshape(x, {B, H, 1, N}));
 }
 
-Var log_decays(const Var& decay, const AttentionMask& mask) {
-  const int64_t B = decay.size(0), H = decay.size(1), N = decay.size(2);
-  const Var logs = clear_padding(pointwise(Pointwise::log_gate, decay), mask.valid);
-  const Tensor past = ops::mask_causal(Tensor::full({N, N}, decay.dtype(), 1.0), 0.0);
-  const Var L = reshape(matmul(reshape(logs, {B, H, 1, N}), Var(past), false, true), {B, H, N});
-  return add(as_rows(L, N), as_columns(scale(L, -1), N));
+// y_ij = sum_{j < t <= i} l_t;  dl_t = sum_{j < t <= i} dy_ij: of the pairs that t lies between
+Var decays_between(const Var& log_decay) {
+  const int64_t B = log_decay.size(0), H = log_decay.size(1);
+  const size_t N = size_of(log_decay.value(), 2);
+  const std::vector<double> logs = log_decay.value().to_doubles();
+  std::vector<double> sums(logs.size() * N);
+  for (size_t row = 0; row < logs.size(); ++row)  // row = head N + i
+    for (size_t j = row % N; j > 0; --j)
+      sums[row * N + j - 1] = sums[row * N + j] + logs[row / N * N + j];
+  const Shape pairs{B, H, log_decay.size(2), log_decay.size(2)};
+  return Var::from_op("decays_between", Tensor::from(sums, pairs, log_decay.dtype()), {log_decay},
+                      [=, shape = log_decay.shape()](const Tensor& dy) {
+                        std::vector<double> dpairs = dy.to_doubles(), dlogs(logs.size());
+                        for (size_t row = 0; row < dlogs.size(); ++row) {
+                          double before = 0;  // sum_{j < t} dy_ij
+                          for (size_t t = 1; t <= row % N; ++t) {
+                            before += dpairs[row * N + t - 1];
+                            dlogs[row / N * N + t] += before;
+                          }
+                        }
+                        return Tensor::from(dlogs, shape, dy.dtype());
+                      });
 }
 
 Tensor each_head(Rule rule, const Inputs& in,
@@ -194,14 +223,9 @@ Tensor each_head(Rule rule, const Inputs& in,
     return x.value().reshape({P, N}).select(p).to_doubles();
   };
   for (int64_t p = 0; p < P; ++p) {
-    Head head{q.select(p), k.select(p), v.select(p), scalars(in.gate, p), scalars(in.decay, p)};
-    for (double& weight : head.weight)
-      if (rule == Rule::gated) weight = 1 - weight;
-    if (rule == Rule::sum) {
-      head.weight = scalars(in.log_weight, p);
-      for (double& weight : head.weight) weight = std::exp(weight);
-    }
-    if (!decays(rule)) head.decay.assign(static_cast<size_t>(N), 1.0);
+    Head head{q.select(p), k.select(p), v.select(p), scalars(in.beta, p), scalars(in.log_decay, p)};
+    if (!is_delta(rule)) head.weight = exp_all(scalars(in.log_weight, p));
+    head.decay = exp_all(head.decay);
     form(head, y.select(p));
   }
   return y.reshape(in.v.shape());
