@@ -7,8 +7,18 @@
 
 namespace linea {
 
-// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N] in (0,1): g of the gated rule, beta of the delta rule;
-// [B,H,N,2] of the gated delta rule: beta, and the decay of the state.
+// How gates are given: g in [0,1], or x with g = 1 / (1 + exp(-x)), whose logs near 0 and 1 lose no
+// digits. Models give logits.
+enum class GateForm : uint8_t { value, logit };
+inline Pointwise log_of(GateForm form) {
+  return form == GateForm::logit ? Pointwise::log_sigmoid : Pointwise::log_gate;
+}
+inline Pointwise log_one_minus(GateForm form) {
+  return form == GateForm::logit ? Pointwise::log_one_minus_sigmoid : Pointwise::log_one_minus_gate;
+}
+
+// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N]: g of the gated rule, beta of the delta rule; [B,H,N,2]
+// of the gated delta rule: beta, and the decay of the state.
 // Attentions with takes_packed() also take qkv [B,N,3 H D], the result of one product, in their
 // place; y is [B,N,H D] then, and no head is copied.
 struct AttentionInputs {
@@ -16,6 +26,7 @@ struct AttentionInputs {
   Var gate;  // undefined: none
   Var qkv{};
   int64_t heads = 0;  // of qkv
+  GateForm gate_form = GateForm::value;
 };
 
 struct AttentionMask {

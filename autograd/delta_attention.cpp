@@ -36,14 +36,18 @@ Tensor unit_features_backward(const FeatureMap& map, const UnitFeatures& saved, 
   return map.backward(saved.x, saved.features, gradient, saved.side, saved.heads, gradients);
 }
 
-// beta and log a [B,H,N], or their gradients; `both` [2,B,H,N] holds beta and a, or the gradients.
-// Undefined where the state does not decay: log_decay and both.
+// beta and log a [B,H,N], or their gradients; log_decay is undefined where the state does not decay.
+// `given`: the gates as they were given, or all gradients, [B,H,N] or [2,B,H,N].
 struct Gates {
-  Tensor beta, log_decay{}, both{};
+  Tensor beta, log_decay{}, given{};
+  GateForm form = GateForm::value;
+
+  bool decays() const { return log_decay.defined(); }
+  Tensor given_beta() const { return decays() ? given.select(0) : given; }
   // Gradients that are to be written.
   Gates like() const {
-    if (!both.defined()) return {Tensor(beta.shape(), beta.dtype())};
-    const Tensor grads(both.shape(), both.dtype());
+    const Tensor grads(given.shape(), given.dtype());
+    if (!decays()) return {grads, {}, grads};
     return {grads.select(0), grads.select(1), grads};
   }
 };
@@ -61,22 +65,30 @@ Tensor together(const Tensor& gates) {
 }
 
 // beta, and log a, 0 in the padding.
-Gates gates_of(const Tensor& gate, const Tensor& valid) {
-  if (gate.shape().rank() == 3) return {gate};
+Gates gates_of(const Tensor& gate, GateForm form, const Tensor& valid) {
+  const auto strength = [form](const Tensor& x) {
+    return form == GateForm::logit ? ops::pointwise(Pointwise::sigmoid, x) : x;
+  };
+  if (gate.shape().rank() == 3) return {strength(gate), {}, gate, form};
   const Tensor both = apart(gate);
-  const Tensor log_decay = ops::pointwise(Pointwise::log_gate, both.select(1));
+  const Tensor log_decay = ops::pointwise(log_of(form), both.select(1));
   ops::clear_padding(log_decay, valid);
-  return {both.select(0), log_decay, both};
+  return {strength(both.select(0)), log_decay, both, form};
 }
 
 // The gradient of the gates, given that of beta and of the sums L_i of log a up to a position:
 // d log a_t = sum_{i >= t} dL_i. That of the padding is 0.
 Tensor gate_gradient(const Gates& gates, const Gates& grads, const Tensor& valid) {
-  if (!gates.both.defined()) return grads.beta;
-  const Tensor a = gates.both.select(1), dL = grads.log_decay;  // which becomes da
-  ops::copy_into(ops::pointwise_backward(Pointwise::log_gate, a, ops::reverse_cumsum(dL)), dL);
+  if (gates.form == GateForm::logit) {
+    ops::copy_into(ops::pointwise_backward(Pointwise::sigmoid, gates.given_beta(), grads.beta),
+                   grads.beta);
+    ops::clear_padding(grads.beta, valid);
+  }
+  if (!gates.decays()) return grads.beta;
+  const Tensor a = gates.given.select(1), dL = grads.log_decay;  // which becomes da
+  ops::copy_into(ops::pointwise_backward(log_of(gates.form), a, ops::reverse_cumsum(dL)), dL);
   ops::clear_padding(dL, valid);
-  return together(grads.both);
+  return together(grads.given);
 }
 
 // The forward and the backward pass of one call.
@@ -186,10 +198,10 @@ Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const Attentio
                     const LinearAttentionOptions& options) {
   check_heads("delta_attention", in, options.valid, in.gate.shape().rank() == 3 ? 1 : 2);
   require(options.causal, "delta_attention: the delta rule is causal only");
-  const Gates gates = gates_of(in.gate.value(), options.valid);
+  const Gates gates = gates_of(in.gate.value(), in.gate_form, options.valid);
   // Both passes compute from the saved inputs. The gradients of decays are sums that cancel
   // (linear_attention.cpp).
-  const Heads kept = gates.both.defined() ? Heads::of(in) : Heads::saved(in);
+  const Heads kept = gates.decays() ? Heads::of(in) : Heads::saved(in);
   return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
     const Tensor y = DeltaPass<T>(*map, kept.as(in.v.dtype()), gates, options).forward();
@@ -208,7 +220,7 @@ Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const Attentio
 Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionInputs& in) {
   const int64_t H = state.state.size(1), F = state.state.size(2), M = in.v.size(-1),
                 P = state.state.size(0) * H;
-  const Gates gates = gates_of(in.gate.value(), Tensor());
+  const Gates gates = gates_of(in.gate.value(), in.gate_form, Tensor());
   const auto features = [&](const Var& x, Side side) {
     return unit_features(map, x.value().reshape({P, 1, x.size(-1)}), side, {0, H}).rows;
   };

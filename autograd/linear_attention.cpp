@@ -241,19 +241,19 @@ class LinearPass {
 };
 
 // log(1 - g), the weight of a key, and log g, the decay of the state.
-Gates log_gates(const Tensor& gate) {
+Gates log_gates(const Tensor& gate, GateForm form) {
   if (!gate.defined()) return {};
-  return {ops::pointwise(Pointwise::log_one_minus_gate, gate),
-          ops::pointwise(Pointwise::log_gate, gate)};
+  return {ops::pointwise(log_one_minus(form), gate), ops::pointwise(log_of(form), gate)};
 }
 
 // d log g_t = -sum_{j >= t} dweight_j: the decay at t divides the weight of every key from t on.
 // The gradient of padding is 0.
-Tensor gate_gradient(const Tensor& gate, const Tensor& dweight, const Tensor& valid) {
+Tensor gate_gradient(const Tensor& gate, GateForm form, const Tensor& dweight,
+                     const Tensor& valid) {
   const Tensor sums = ops::reverse_cumsum(dweight);
   const Tensor dgate =
-      ops::add(ops::pointwise_backward(Pointwise::log_one_minus_gate, gate, dweight),
-               ops::scale(ops::pointwise_backward(Pointwise::log_gate, gate, sums), -1.0));
+      ops::add(ops::pointwise_backward(log_one_minus(form), gate, dweight),
+               ops::scale(ops::pointwise_backward(log_of(form), gate, sums), -1.0));
   ops::clear_padding(dgate, valid);
   return dgate;
 }
@@ -277,7 +277,7 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
     const Heads values = Heads::of(in), kept = exact ? values : Heads::saved(in);
     const int64_t H = values.v.heads;
     const Tensor y = values.new_output();
-    const Gates gates = log_gates(gate);
+    const Gates gates = log_gates(gate, in.gate_form);
     const auto per_row = [&] {
       return Tensor({values.v.batches * H, values.v.length}, sum_dtype(dtype));
     };
@@ -293,7 +293,7 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
     const Tensor kept_y = ops::cast(y, exact ? dtype : saved_dtype(dtype));
     return from_feature_op(
         "linear_attention", y, inputs, *map,
-        [pass, kept, gate, saved, kept_y, H, valid = options.valid](
+        [pass, kept, gate, form = in.gate_form, saved, kept_y, H, valid = options.valid](
             const Tensor& dy, const std::vector<Tensor>& dparameters) {
           const Heads grads = kept.new_gradients(dy.dtype());
           const Tensor dweight = gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
@@ -305,7 +305,7 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
                            some.of(dweight), dparameters});
           });
           Gradients all = input_gradients(grads);
-          if (gate.defined()) all.emplace_back(gate_gradient(gate, dweight, valid));
+          if (gate.defined()) all.emplace_back(gate_gradient(gate, form, dweight, valid));
           return all;
         },
         exact ? Tensor() : kept_y);
@@ -314,7 +314,7 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
 
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionInputs& in) {
   const Heads given = Heads::of(in);
-  const Gates gates = log_gates(in.gate.value_or_none());
+  const Gates gates = log_gates(in.gate.value_or_none(), in.gate_form);
   const Tensor y = given.new_output();
   with_stored(y.dtype(), "linear_step", [&](auto zero) {
     LinearPass<decltype(zero)>(map, given, gates, {}).step(state.recurrent, y);

@@ -99,11 +99,16 @@ void add_attend(CLI::App& program, int& exit_code) {
       "  performer     omega [H,R,D]; default: sampled with --features, --projection and --seed\n"
       "  vq            codebook [H,F,D]\n"
       "  soft-vq       codebook [H,F,D]; sigma [1], or --sigma\n"
-      "  --rule gated  gate [B,H,N]      --rule delta  beta [B,H,N]      both between 0 "
-      "and 1, --causal only\n"
+      "  --rule gated        gate [B,H,N]: the state decays by gate, 1 - gate is written\n"
+      "  --rule delta        beta [B,H,N]: the share of the difference that is written\n"
+      "  --rule gated-delta  gates [B,H,N,2]: beta first, then the decay of the state\n"
+      "Gates are from 0 to 1, both included, and need --causal. A decay below 4e-44 counts as "
+      "4e-44.\n"
       "With dy [B,H,N,M] the gradients are computed too (except with --form recurrent).\n"
-      "--out holds y, the omega used, and with dy: dq, dk, dv, dcodebook, dsigma, dgate, dbeta "
-      "where they exist.\n"
+      "--out holds y, the omega used, and with dy: dq, dk, dv, dcodebook, dsigma, dgate, dbeta, "
+      "dgates where they exist.\n"
+      "Where a decay is below 0.01 or exactly 1, its gradient is computed one position after the "
+      "other, slowly: the fast forms have it to about 1e-7 / gate in F32.\n"
       "vq: dk is the gradient of the key's code, passed straight through.");
   add_option(command, "--in", options->in, "safetensors file with the inputs",
              OptionKind::required);

@@ -94,8 +94,7 @@ Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options) 
     if (needs.gates == 2) axes.push_back({"2", 2});
     in.gate = file.read(needs.gate, axes, why);
     file.refuse(
-        needs.gate, in.gate, [](auto g) { return g > 0 && g < 1; },
-        "it must be above 0 and below 1");
+        needs.gate, in.gate, [](auto g) { return g >= 0 && g <= 1; }, "it must be from 0 to 1");
   }
   if (needs.omega && file.has("omega")) {
     in.omega = file.read("omega", {H, {"R"}, D}, why);

@@ -34,6 +34,7 @@ void run_eval(const EvalOptions& options) {
   const Split split = split_named(options.split);
   use_machine(options.threads, options.device);
   SavedModel saved = load_model(options.run, "", weights_named(options.weights));
+  print_note(saved.note);
   if (!options.data.empty()) set_data(saved.config, options.data);
   const std::unique_ptr<Task> task = make_saved_task(task_options(saved.config, saved.vocabulary));
   TerminalProgress progress;

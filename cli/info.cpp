@@ -197,6 +197,7 @@ std::string state_of_run(const RunHistory& history, const RunConfig& saved) try 
 void show_run(const std::string& path, bool json) {
   const bool has_model = !is_run(path) || !list_checkpoints(path).empty();
   const SavedModel saved = has_model ? load_model(path) : without_model(path);
+  print_note(saved.note);
   const RunHistory history = read_history(run_of(path));
   const std::string attention = label_of(attention_options(saved.config));
   const std::string state = state_of_run(history, saved.config);

@@ -211,6 +211,7 @@ void run_judge(const CLI::App& command, JudgeOptions& options) {
   SavedModel saved =
       load_model(options.best ? best_checkpoint(options.run, weights).string() : options.run,
                  options.dtype, weights);
+  print_note(saved.note);
   const bool is_text = saved.shape.side == 0;
   require(saved.shape.second_vocab_size == 0 && (!is_text || !saved.vocabulary.empty()),
           "{} has no samples to judge: the task {} has right answers; see linea eval", options.run,

@@ -302,6 +302,7 @@ void run_sample(const CLI::App& command, SampleOptions& options) {
   SavedModel saved =
       load_model(options.best ? best_checkpoint(options.run, weights).string() : options.run,
                  options.dtype, weights);
+  print_note(saved.note);
   check_flags(command, saved, options);
   if (was_given(command, "--class")) options.class_label = find_class(saved, options.class_name);
   if (!options.data.empty()) set_data(saved.config, options.data);

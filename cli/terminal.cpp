@@ -84,6 +84,10 @@ void TerminalProgress::wipe() {
   columns_ = 0;
 }
 
+void print_note(const std::string& line) {
+  if (!line.empty()) std::fprintf(stderr, "linea: %s\n", printable(line).c_str());
+}
+
 std::string cut_to_width(const std::string& text, size_t columns) {
   size_t width = 0;
   for (size_t i = 0; i < text.size(); ++i) {

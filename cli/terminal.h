@@ -33,6 +33,9 @@ class TerminalProgress : public ProgressReporter {
   double shown_at_ = -1e9;
 };
 
+// A line of a library for the user, on stderr; nothing where it is empty.
+void print_note(const std::string& line);
+
 // The longest prefix of a UTF-8 text with at most `columns` characters.
 std::string cut_to_width(const std::string& text, size_t columns);
 

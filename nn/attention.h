@@ -66,6 +66,11 @@ class Attention {
   virtual bool takes_bf16() const { return false; }  // q, k and v; otherwise they are cast to f32
   // dk is the gradient of a substitute for k.
   virtual bool straight_through() const { return false; }
+  // The gradient of the gates that let the state decay, [B,H,N], given that of y; slow, and precise
+  // at any gate from 0 to 1. Undefined without such gates.
+  virtual Tensor decay_gradient(const AttentionInputs& in, const Tensor& dy) const {
+    return (void)in, (void)dy, Tensor();
+  }
   virtual bool causal_only() const { return false; }
   // Weights of both signs, which nearly cancel in some rows of N(0, 1).
   virtual bool has_signed_weights() const { return false; }

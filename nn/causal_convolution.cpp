@@ -14,6 +14,7 @@ ConvolutionShape offsets_of(const std::string& kind, const ModelConfig& config) 
   const int64_t W = config.image_width, C = config.image_channels;
   return {.count = 6,
           .offset = {0, 1, 2, C * W - C - 1, C * W - 1, C * W + C - 1},
+          .rows_up = {0, 0, 0, 1, 1, 1},
           .column_shift = {0, 0, 0, 1, 0, -1},
           .width = W,
           .channels = C};

@@ -63,8 +63,7 @@ Var RetrievalModel::forward(const Tensor& ids, bool, const Tensor& second_ids,
   in.q = select(qk, 0);
   in.k = select(qk, 1);
   in.v = select(split_heads(embedding(one_hot_, second_ids), 1, 1), 0);
-  if (gate_.weight.defined())
-    in.gate = sigmoid_gates(gate_.forward(add(token, second)), *attentions_[0]);
+  if (gate_.weight.defined()) set_gates(in, gate_.forward(add(token, second)), *attentions_[0]);
   add_auxiliary_loss(*attentions_[0], in.k, auxiliary);
   return output_.forward(merge_heads(attentions_[0]->forward(in, AttentionMask{})));
 }

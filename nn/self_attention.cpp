@@ -45,10 +45,10 @@ void add_auxiliary_loss(Attention& attention, const Var& k, Var* auxiliary) {
   if (term.defined()) *auxiliary = auxiliary->defined() ? add(*auxiliary, term) : term;
 }
 
-Var sigmoid_gates(const Var& scores, const Attention& attention) {
+void set_gates(AttentionInputs& in, const Var& scores, const Attention& attention) {
   const int64_t B = scores.size(0), N = scores.size(1), H = scores.size(2) / attention.gates();
-  return reshape(split_heads(pointwise(Pointwise::sigmoid, scores), 1, H),
-                 gate_shape(attention, {B, H, N}));
+  in.gate = reshape(split_heads(scores, 1, H), gate_shape(attention, {B, H, N}));
+  in.gate_form = GateForm::logit;
 }
 
 SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
@@ -78,12 +78,15 @@ AttentionInputs SelfAttention::project(const Var& x) const {
   AttentionInputs in;
   in.heads = heads;
   in.qkv = norm_linear(x, norm, qkv);
-  if (gate.weight.defined())
-    in.gate = sigmoid_gates(cast(norm_linear(x, norm, gate), wide), *attention);
+  if (gate.weight.defined()) set_gates(in, cast(norm_linear(x, norm, gate), wide), *attention);
   if (!attention->takes_bf16()) in.qkv = cast(in.qkv, wide);
   if (attention->takes_packed()) return in;
   const Var split = split_heads(in.qkv, 3, heads);
-  return {select(split, 0), select(split, 1), select(split, 2), in.gate};
+  in.q = select(split, 0);
+  in.k = select(split, 1);
+  in.v = select(split, 2);
+  in.qkv = {};
+  return in;
 }
 
 Var SelfAttention::forward(const Var& residual, const Var& input, float dropout,

@@ -59,7 +59,7 @@ Linear make_gate(ParameterInit& init, const std::string& prefix, const ModelConf
                  const Attention& attention);
 // *auxiliary += what the attention adds to the loss, given its keys; null: nowhere.
 void add_auxiliary_loss(Attention& attention, const Var& k, Var* auxiliary);
-// Scores [B,N,H gates] -> AttentionInputs::gate.
-Var sigmoid_gates(const Var& scores, const Attention& attention);
+// The gates of `in` from scores [B,N,H gates], their logits.
+void set_gates(AttentionInputs& in, const Var& scores, const Attention& attention);
 
 }  // namespace linea

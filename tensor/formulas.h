@@ -105,6 +105,8 @@ enum class Pointwise : uint8_t {
   relu,
   gelu,
   sigmoid,
+  log_sigmoid,
+  log_one_minus_sigmoid,
   log_gate,
   log_one_minus_gate,
   exp,
@@ -135,10 +137,8 @@ struct Gelu {
 template <typename T>
 struct Sigmoid {
   LINEA_HOST_DEVICE static T value(T x) { return T(1) / (T(1) + exp_of(-x)); }
-  LINEA_HOST_DEVICE static T grad(T x) {
-    const T s = value(x);
-    return s * (T(1) - s);
-  }
+  // s(x) s(-x): 1 - s(x) would lose all digits of s(-x) where s(x) is near 1.
+  LINEA_HOST_DEVICE static T grad(T x) { return value(x) * value(-x); }
 };
 
 // silu(x) = x s(x), s the logistic function; from s(x).   (Elfwing 2018)
@@ -152,11 +152,33 @@ struct Silu {
 template <typename T>
 inline constexpr T kMinDivisor = 256 * std::numeric_limits<T>::min();
 
-// log g of a gate g in (0, 1), at least -100: a logistic function rounded to 0 forgets everything
-// before it. The derivative is 0 there, and below kMinDivisor.
+// The least log of a decay: a state that decays by e^-100 is forgotten, and sums of logs over a chunk
+// stay small.
+inline constexpr double kMinLogDecay = -100;
+
+// A gate g = s(x) from its logit x, in logs that neither round 1 - g to 0 nor g:
+//   log g = -softplus(-x), at least kMinLogDecay      d log g / dx = s(-x), 0 at that bound
+//   log(1 - g) = -softplus(x)                         d log(1 - g) / dx = -s(x)
+template <typename T>
+struct LogSigmoid {
+  LINEA_HOST_DEVICE static T value(T x) {
+    return x < T(kMinLogDecay) ? T(kMinLogDecay) : -softplus(-x);
+  }
+  LINEA_HOST_DEVICE static T grad(T x) {
+    return x < T(kMinLogDecay) ? T(0) : Sigmoid<T>::value(-x);
+  }
+};
+template <typename T>
+struct LogOneMinusSigmoid {
+  LINEA_HOST_DEVICE static T value(T x) { return -softplus(x); }
+  LINEA_HOST_DEVICE static T grad(T x) { return -Sigmoid<T>::value(x); }
+};
+
+// log g of a gate g in [0, 1], at least kMinLogDecay. The derivative is 0 there, and below
+// kMinDivisor.
 template <typename T>
 struct LogGate {
-  LINEA_HOST_DEVICE static T value(T x) { return x < T(3.7e-44) ? T(-100) : std::log(x); }
+  LINEA_HOST_DEVICE static T value(T x) { return x < T(3.7e-44) ? T(kMinLogDecay) : std::log(x); }
   LINEA_HOST_DEVICE static T grad(T x) {
     return x < std::max(T(3.7e-44), kMinDivisor<T>) ? T(0) : T(1) / x;
   }
@@ -168,8 +190,7 @@ struct Exp {
   LINEA_HOST_DEVICE static T grad(T x) { return exp_of(x); }
 };
 
-// log(1 - x), x in (0, 1). At x rounded to 1 the derivative is 0: the logistic function is flat
-// there.
+// log(1 - x), x in [0, 1]. At 1 a key has no weight, and the derivative is 0.
 template <typename T>
 struct LogOneMinusGate {
   LINEA_HOST_DEVICE static T value(T x) { return std::log1p(-x); }
@@ -271,6 +292,10 @@ void with_pointwise(Pointwise function, Body&& body) {
       return body(Gelu<T>{});
     case Pointwise::sigmoid:
       return body(Sigmoid<T>{});
+    case Pointwise::log_sigmoid:
+      return body(LogSigmoid<T>{});
+    case Pointwise::log_one_minus_sigmoid:
+      return body(LogOneMinusSigmoid<T>{});
     case Pointwise::log_gate:
       return body(LogGate<T>{});
     case Pointwise::log_one_minus_gate:

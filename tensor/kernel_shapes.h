@@ -217,17 +217,20 @@ struct ChunkRows {
 
 // A causal depthwise convolution of B sequences of N positions and C columns: position n reads the
 // positions n - offset[t], t < count. In images of `width` pixels of `channels` positions each,
-// offset t moves column_shift[t] pixels to the right, and reads nothing beyond the border.
+// position n predicts a channel of its pixel, and offset t reads the same channel of the pixel
+// rows_up[t] rows above and column_shift[t] columns to the right, or nothing beyond the border. The
+// position of that channel is one later, and position 0 is no pixel: offsets without a row and
+// column count positions alone.
 struct ConvolutionShape {
   static constexpr int kMaxOffsets = 6;
   int count = 0;
   int64_t offset[kMaxOffsets] = {};
-  int64_t column_shift[kMaxOffsets] = {};
+  int64_t rows_up[kMaxOffsets] = {}, column_shift[kMaxOffsets] = {};
   int64_t width = 0, channels = 1;  // width 0: no images
   int64_t B = 0, N = 0, C = 0;
 
   LINEA_HOST_DEVICE bool reads(int t, int64_t n) const {
-    if (n < offset[t]) return false;
+    if (n < offset[t] || n < rows_up[t] * width * channels) return false;
     if (width == 0) return true;
     const int64_t column = n / channels % width + column_shift[t];
     return column >= 0 && column < width;

@@ -66,6 +66,9 @@ def read_file(path):
         if line and not line.startswith("#"):
             key, value = line.split(" = ", 1)  # TOML's numbers, texts and truth values are also JSON's
             settings[choose("the setting", key, READ.split() + UNREAD.split())] = json.loads(value)
+    if "2d" in (settings.get("layer_convolution"), settings.get("embedding_convolution")):
+        if "image_windows" not in metadata:
+            print(f"{path}: an older version trained it with other windows at the image's border", file=sys.stderr)
     return tensors, settings, json.loads(metadata.get("vocabulary", "{}"))
 
 # ---- feature maps: x [H,N,D] -> features [H,N,F], and the log of a weight of each row [H,N] ----
@@ -124,18 +127,18 @@ def softmax_attention(q, k, v):
     scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1])
     return softmax(np.where(np.tri(q.shape[1]) > 0, scores, -np.inf)) @ v
 
-def sum_rule(q, k, v, log_weight, gate=None):
+def sum_rule(q, k, v, log_weight, logit=None):
     """Linear attention: y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j) w_j,  j <= i.
 
     It is the recurrence S_i = S_{i-1} + w_i phi(k_i) v_i^T, z_i = S_i with v = 1, y_i = S_i^T phi(q_i) / z_i.phi(q_i).
-    With a gate g in (0, 1) the state decays (Peng 2021): S_i = g_i S_{i-1} + (1 - g_i) phi(k_i) v_i^T, that is
-    w_j = (1 - g_j) g_{j+1} ... g_i.
+    With a gate g = 1 / (1 + exp(-logit)) the state decays (Peng 2021): S_i = g_i S_{i-1} + (1 - g_i) phi(k_i) v_i^T,
+    that is w_j = (1 - g_j) g_{j+1} ... g_i. Logs of the logit do not round 1 - g to 0.
     """
     N = q.shape[1]
     weight = np.broadcast_to(log_weight, q.shape[:2])[:, None, :]  # [H,1,N], the logs of w_j
-    if gate is not None:
-        L = np.cumsum(np.log(gate), axis=-1)  # exp(L_i - L_j) = g_{j+1} ... g_i
-        weight = weight + (np.log1p(-gate) - L)[:, None] + L[:, :, None]
+    if logit is not None:
+        L = np.cumsum(-np.logaddexp(0, -logit), axis=-1)  # exp(L_i - L_j) = g_{j+1} ... g_i
+        weight = weight + (-np.logaddexp(0, logit) - L)[:, None] + L[:, :, None]
     weight = np.where(np.tri(N) > 0, weight, -np.inf)
     weight = np.exp(weight - weight.max(axis=-1, keepdims=True))  # a factor of a row cancels
     return divide_by_sum(q @ k.swapaxes(1, 2) * weight) @ v
@@ -159,17 +162,20 @@ def delta_rule(q, k, v, beta, decay=None):
 
 # ---- causal convolutions: x [N,C] -> [N,C], w [offsets,C] ----
 def convolution(x, w, kind, width, channels):
-    """y_n = sum_t w_t x_{n - o_t}: of the last four positions (1d), or of the last three and the pixels above on the
-    right, above, and above on the left of the predicted pixel, as far as they are in the image (2d)."""
-    row = width * channels
-    offsets = choose("the convolution", kind, {
-        "1d": [(0, 0), (1, 0), (2, 0), (3, 0)],
-        "2d": [(0, 0), (1, 0), (2, 0), (row - channels - 1, 1), (row - 1, 0), (row + channels - 1, -1)]})
+    """y_n = sum_t w_t x_{m_t}: of the last four positions (1d), or of the last three and the pixels above on the
+    right, above, and above on the left of the predicted pixel, as far as they are in the image (2d). Position 0 is the
+    start or the class, so that the channel c of the pixel in row i and column j is at 1 + (i width + j) channels + c."""
+    choose("the convolution", kind, ["1d", "2d"])
     y = np.zeros_like(x)
     for n in range(len(x)):
-        for (offset, shift), weight in zip(offsets, w, strict=True):
-            if offset <= n and (shift == 0 or 0 <= n // channels % width + shift < width):
-                y[n] += weight * x[n - offset]
+        read = [m if m >= 0 else None for m in range(n, n - (4 if kind == "1d" else 3), -1)]
+        if kind == "2d":
+            i, j, c = n // channels // width - 1, n // channels % width, n % channels
+            read += [1 + (i * width + column) * channels + c if i >= 0 and 0 <= column < width else None
+                     for column in (j + 1, j, j - 1)]
+        for m, weight in zip(read, w, strict=True):
+            if m is not None:
+                y[n] += weight * x[m]
     return y
 
 # ---- output heads: the outputs of a position -> the scores of all tokens ----
@@ -313,10 +319,13 @@ class Model:
         (q, _), (k, log_weight) = phi(q), phi(k)  # the weight of a query cancels
         if rule == "sum":
             return sum_rule(q, k, v, log_weight)
-        gate = 1 / (1 + np.exp(-self.linear(block + "gate", x).T))  # [H,N], of gated-delta [2 H,N]
+        logit = self.linear(block + "gate", x).T  # [H,N], of gated-delta [2 H,N]
+        if rule == "gated":
+            return sum_rule(q, k, v, log_weight, logit)
+        gate = 1 / (1 + np.exp(-logit))
         if rule == "gated-delta":
             return delta_rule(q, k, v, gate[::2], gate[1::2])
-        return delta_rule(q, k, v, gate) if rule == "delta" else sum_rule(q, k, v, log_weight, gate)
+        return delta_rule(q, k, v, gate)
 
     def performer(self, block, x, q, k, v):
         omega, feature = self.tensor(block + "attention.omega"), self.settings["feature"]

@@ -25,6 +25,7 @@ SavedModel read_model(const std::string& path, const std::string& dtype) {
   bool reversible = false;
   try {
     saved.config = config_from_toml(config, "its config");
+    saved.note = image_windows_note(file, path, saved.config);
     reversible = saved.config.reversible;
     if (!dtype.empty() && !(reversible && bf16_activations)) saved.config.dtype = dtype;
     saved.vocabulary = saved_vocabulary(file);
@@ -62,6 +63,7 @@ void save_checkpoint(const fs::path& run, const RunState& state, const RunConfig
   std::map<std::string, std::string> metadata = {
       {"format", kCheckpointFormat}, {"config", settings}, {"step", std::to_string(state.step)}};
   if (!vocabulary.empty()) metadata["vocabulary"] = vocabulary;
+  if (has_image_windows(config)) metadata[kImageWindows] = kInsideTheImage;
   std::vector<NamedTensor> moments;
   for (const Optimizer::Moment& moment : optimizer.moments())
     moments.push_back({moment.name, moment.tensor});
@@ -114,6 +116,8 @@ RestoredRun restore_checkpoint(const fs::path& run, Model& model, Optimizer& opt
       config_from_toml(metadata_value(weights, model_path, "config"), model_path);
   refuse_changes(before, config, run.string(), MayChange::on_resume);
   load_tensors(weights, model_path, model);
+  const std::string windows = image_windows_note(weights, model_path, before);
+  if (!windows.empty()) note(windows);
 
   const SavedState saved = read_run_state(folder / kStateFile);
   if (saved.state.data != fingerprint)

@@ -2,7 +2,7 @@
 // verifies and prunes their folders.
 //
 //   RUN/checkpoints/step-00001000/
-//     model.safetensors      weights; metadata: format, config, vocabulary, step
+//     model.safetensors      weights; metadata: format, config, vocabulary, step, windows
 //     ema.safetensors        with --ema: the same of the averaged weights
 //     optimizer.safetensors  moments
 //     state.json             train/run_state.h
@@ -29,6 +29,7 @@ struct SavedModel {
   std::string vocabulary;  // of a text; else empty
   TaskShape shape;
   int64_t step = 0;
+  std::string note;  // for the user: what this version computes otherwise; else empty
   std::unique_ptr<Model> model;
 };
 
@@ -61,7 +62,8 @@ void refuse_other_format(const std::filesystem::path& run);
 //     nearest pixels; another kind of positions: they start as the sum of the base's tables;
 //   classes or not, or a token of no class: one is the other, or the mean of all;
 //   biases, or classes at every position: 0; an output matrix that was tied: the token embedding.
-// `note` gets one line that names all that was not taken from the base or was taken otherwise.
+// `note` gets one line that names all that was not taken from the base or was taken otherwise, and
+// one where the base computed otherwise than this version.
 // Errors: ErrorKind::usage where the tokens of the tasks differ; ErrorKind::input naming a tensor
 // that is missing or of another shape, or the difference between the vocabularies (`vocabulary`;
 // empty: none).

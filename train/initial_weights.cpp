@@ -105,6 +105,8 @@ class InitialWeights {
     if (find_attention(config_.attention).is_softmax) model_.scale_queries_from_softmax();
   }
 
+  std::string windows_note() const { return image_windows_note(file_, path_, config_); }
+
   // One line on what the new model has otherwise than the base; empty where nothing is.
   std::string note() const {
     std::vector<std::string> parts = taken_, unused;
@@ -314,7 +316,8 @@ void load_initial_weights(const std::filesystem::path& run, Model& model, const 
                           const std::string& vocabulary, const Note& note) {
   InitialWeights weights(run, model, shape, vocabulary);
   weights.load();
-  if (const std::string line = weights.note(); !line.empty()) note(line);
+  for (const std::string& line : {weights.windows_note(), weights.note()})
+    if (!line.empty()) note(line);
 }
 
 }  // namespace linea

@@ -64,6 +64,20 @@ std::string metadata_value(const SafetensorsFile& file, const std::string& path,
   return found->second;
 }
 
+bool has_image_windows(const RunConfig& config) {
+  return config.embedding_convolution == "2d" || config.layer_convolution == "2d";
+}
+
+std::string image_windows_note(const SafetensorsFile& file, const std::string& path,
+                               const RunConfig& config) {
+  if (!has_image_windows(config) || file.metadata().count(kImageWindows) > 0) return "";
+  return path +
+         ": when it was trained, two windows of the first row read the first token as a pixel "
+         "above "
+         "the image; this version reads nothing beyond the border, so losses and samples change a "
+         "little; train it on to adapt it";
+}
+
 std::string saved_vocabulary(const SafetensorsFile& file) {
   const auto found = file.metadata().find("vocabulary");
   return found == file.metadata().end() ? "" : found->second;

@@ -14,6 +14,10 @@ namespace linea {
 
 // Raised with every change of tensor names or metadata; other formats are refused.
 inline constexpr const char* kCheckpointFormat = "linea-2";
+// Metadata of models with 2-D convolutions whose windows read nothing beyond the image. In files
+// without it the first row's last two windows read the start or class token as a pixel above.
+inline constexpr const char* kImageWindows = "image_windows";
+inline constexpr const char* kInsideTheImage = "inside";
 
 // `path`: a run (its newest sound checkpoint), a checkpoint's folder, or a model file. Error:
 // ErrorKind::usage where these have no averaged weights.
@@ -24,6 +28,10 @@ SafetensorsFile open_model_file(const std::string& path);
 // Error: ErrorKind::input where `key` is missing.
 std::string metadata_value(const SafetensorsFile& file, const std::string& path,
                            const std::string& key);
+bool has_image_windows(const RunConfig& config);
+// A line for a model that was trained with other windows, whose losses and samples change; else "".
+std::string image_windows_note(const SafetensorsFile& file, const std::string& path,
+                               const RunConfig& config);
 // "" where there is none.
 std::string saved_vocabulary(const SafetensorsFile& file);
 

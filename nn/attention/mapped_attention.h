@@ -32,6 +32,10 @@ class MappedAttention : public Attention {
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     return naive::quadratic(rule_, map_, in, mask);
   }
+  Tensor decay_gradient(const AttentionInputs& in, const Tensor& dy) const override {
+    if (!naive::decays(rule_)) return {};
+    return naive::decay_gradient(rule_, naive::make_inputs(rule_, map_, in, {}), dy);
+  }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     const int64_t H = options_.heads, D = options_.key_size, M = options_.value_size;
     if (is_delta())

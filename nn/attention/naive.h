@@ -29,21 +29,21 @@ namespace linea::naive {
 // are multiplied by the decays a_{j+1} ... a_i.
 inline Var quadratic(Rule rule, const Inputs& in, const AttentionMask& mask) {
   const int64_t N = in.q.size(2);
-  const Var scores = matmul(in.q, in.k, false, true);
+  const Var scores = in.logs ? log_scores(in.q, in.k) : matmul(in.q, in.k, false, true);
   const Var log_visible(
       log_mask(scores.shape(), scores.dtype(), mask));  // 0 where i sees j, else -infinity
   Var log_weight = log_visible;
-  if (decays(rule)) log_weight = add(log_weight, log_decays(in.decay, mask));
+  if (decays(rule)) log_weight = add(log_weight, decays_between(in.log_decay));
   if (is_delta(rule)) {
-    const Var decayed = exp(log_weight), B = as_rows(in.gate, N);
+    const Var decayed = exp(log_weight), B = as_rows(in.beta, N);
     const Var strengths = multiply(multiply(B, matmul(in.k, in.k, false, true)), decayed);
-    const Var x = solve_unit_lower(strengths, multiply(as_rows(in.gate, in.v.size(3)), in.v));
+    const Var x = solve_unit_lower(strengths, multiply(as_rows(in.beta, in.v.size(3)), in.v));
     return matmul(multiply(scores, decayed), x);
   }
   if (in.log_weight.defined()) log_weight = add(log_weight, as_columns(in.log_weight, N));
-  if (rule == Rule::gated)
-    log_weight = add(log_weight, as_columns(pointwise(Pointwise::log_one_minus_gate, in.gate), N));
-  return matmul(normalize(multiply(scores, exp(log_weight))), in.v);
+  const Var weights = in.logs ? softmax(add(scores, log_weight))
+                              : normalize(multiply(scores, exp_rows(log_weight)));
+  return matmul(weights, in.v);
 }
 
 inline Var quadratic(Rule rule, const std::shared_ptr<const FeatureMap>& map,

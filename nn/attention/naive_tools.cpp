@@ -11,32 +11,122 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-double finite_or_zero(double x) { return std::isfinite(x) ? x : 0; }
-
-// q and k, logs [B,H,N,F], become exp(q_if + c_f - m_i) and exp(k_jf - c_f), with c_f = max_j k_jf
-// and m_i = max_f(q_if + c_f).
-void take_exp(Var& q, Var& k) {
-  const auto F = static_cast<size_t>(k.size(3)), rows = static_cast<size_t>(k.size(2));
-  const std::vector<double> logs_q = q.value().to_doubles(), logs_k = k.value().to_doubles();
-  std::vector<double> shift_q(logs_q.size()), shift_k(logs_k.size());
-  for (size_t first = 0; first < logs_k.size(); first += rows * F) {  // of a sequence and head
-    std::vector<double> c(F, kMinusInfinity);
-    for (size_t i = 0; i < rows * F; ++i) c[i % F] = std::max(c[i % F], logs_k[first + i]);
-    for (double& max : c) max = finite_or_zero(max);
-    for (size_t row = first; row < first + rows * F; row += F) {
-      double m = kMinusInfinity;
-      for (size_t f = 0; f < F; ++f) m = std::max(m, logs_q[row + f] + c[f]);
-      for (size_t f = 0; f < F; ++f) {
-        shift_q[row + f] = c[f] - finite_or_zero(m);
-        shift_k[row + f] = -c[f];
-      }
-    }
-  }
-  q = exp(add(q, Var(Tensor::from(shift_q, q.shape(), q.dtype()))));
-  k = exp(add(k, Var(Tensor::from(shift_k, k.shape(), k.dtype()))));
+std::vector<double> exp_all(std::vector<double> logs) {
+  for (double& x : logs) x = std::exp(x);
+  return logs;
 }
 
+double finite_or_zero(double x) { return std::isfinite(x) ? x : 0; }
+
+size_t size_of(const Tensor& x, int axis) { return static_cast<size_t>(x.size(axis)); }
+
+// Logs q and k [B,H,N,F] as exp(q_if + c_f - m_i) and exp(k_jf - c_f) in f64, with c_f = max_j k_jf
+// and m_i = max_f(q_if + c_f).
+struct ExpFeatures {
+  Tensor q, k;
+  std::vector<double> logs_q, logs_k, row_max;
+};
+ExpFeatures exp_features(const Tensor& q, const Tensor& k) {
+  const size_t F = size_of(k, 3), keys = size_of(k, 2) * F, queries = size_of(q, 2) * F;
+  ExpFeatures result{{}, {}, q.to_doubles(), k.to_doubles(), {}};
+  std::vector<double> exp_q = result.logs_q, exp_k = result.logs_k;
+  for (size_t head = 0; head * keys < exp_k.size(); ++head) {
+    std::vector<double> c(F, kMinusInfinity);
+    double* const ks = exp_k.data() + head * keys;
+    for (size_t i = 0; i < keys; ++i) c[i % F] = std::max(c[i % F], ks[i]);
+    for (double& max : c) max = finite_or_zero(max);
+    for (size_t i = 0; i < keys; ++i) ks[i] = std::exp(ks[i] - c[i % F]);
+    for (size_t row = head * queries; row < (head + 1) * queries; row += F) {
+      double m = kMinusInfinity;
+      for (size_t f = 0; f < F; ++f) m = std::max(m, exp_q[row + f] + c[f]);
+      m = finite_or_zero(m);
+      for (size_t f = 0; f < F; ++f) exp_q[row + f] = std::exp(exp_q[row + f] + c[f] - m);
+      result.row_max.push_back(m);
+    }
+  }
+  result.q = Tensor::from(exp_q, q.shape());
+  result.k = Tensor::from(exp_k, k.shape());
+  return result;
+}
+
+// log sum_f exp(q_f + k_f)
+double log_product(const double* q, const double* k, size_t F) {
+  double max = kMinusInfinity, sum = 0;
+  for (size_t f = 0; f < F; ++f) max = std::max(max, q[f] + k[f]);
+  if (!std::isfinite(max)) return max;
+  for (size_t f = 0; f < F; ++f) sum += std::exp(q[f] + k[f] - max);
+  return max + std::log(sum);
+}
+
+void set_gates(Inputs& result, Rule rule, const AttentionInputs& in, const AttentionMask& mask) {
+  Var beta = in.gate, decay = in.gate;
+  if (rule == Rule::gated_delta) {  // [B,H,N,2]
+    const Shape one = in.gate.shape();
+    const Var both = split_heads(reshape(in.gate, {one[0] * one[1] * one[2], 1, 2}), 2, 1);
+    beta = reshape(select(both, 0), {one[0], one[1], one[2]});
+    decay = reshape(select(both, 1), {one[0], one[1], one[2]});
+  }
+  const auto function = [&](Pointwise f, const Var& x) {
+    return clear_padding(pointwise(f, clear_padding(x, mask.valid)), mask.valid);
+  };
+  if (decays(rule)) result.log_decay = function(log_of(in.gate_form), decay);
+  if (rule == Rule::gated) result.log_weight = function(log_one_minus(in.gate_form), in.gate);
+  if (is_delta(rule))
+    result.beta = in.gate_form == GateForm::logit ? function(Pointwise::sigmoid, beta)
+                                                  : clear_padding(beta, mask.valid);
+}
+
+// Products of exponentials in double below this one may lack terms that underflow.
+constexpr double kSmallest = 1e-200;
+
 }  // namespace
+
+// y_ij = log sum_f exp(q_if + k_jf);  dq_if = sum_j dy_ij exp(q_if + k_jf - y_ij), dk_jf likewise
+Var log_scores(const Var& q, const Var& k) {
+  const ExpFeatures e = exp_features(q.value(), k.value());
+  const Tensor products = ops::matmul(e.q, e.k, false, true);
+  const size_t N = size_of(products, 2), K = size_of(products, 3), F = size_of(e.k, 3);
+  const std::vector<double> sums = products.to_doubles();
+  std::vector<double> logs(sums.size());
+  // The rows of logs that pair p is made from.
+  const auto query = [=](size_t p) { return p / K * F; };
+  const auto key = [=](size_t p) { return (p / (N * K) * K + p % K) * F; };
+  for (size_t p = 0; p < sums.size(); ++p)
+    logs[p] = sums[p] >= kSmallest ? std::log(sums[p]) + e.row_max[p / K]
+                                   : log_product(&e.logs_q[query(p)], &e.logs_k[key(p)], F);
+  return Var::from_op(
+      "log_scores", Tensor::from(logs, products.shape(), q.dtype()), {q, k},
+      [=, q_shape = q.shape(), k_shape = k.shape()](const Tensor& dy) -> Gradients {
+        const std::vector<double> dlogs = dy.to_doubles();
+        std::vector<double> shares(dlogs.size());  // dy_ij over the product; the others one by one
+        for (size_t p = 0; p < shares.size(); ++p)
+          shares[p] = sums[p] >= kSmallest ? dlogs[p] / sums[p] : 0;
+        const Tensor along = Tensor::from(shares, products.shape());
+        std::vector<double> dq = ops::multiply(e.q, ops::matmul(along, e.k)).to_doubles();
+        std::vector<double> dk = ops::multiply(e.k, ops::matmul(along, e.q, true)).to_doubles();
+        for (size_t p = 0; p < shares.size(); ++p) {
+          if (sums[p] >= kSmallest || dlogs[p] == 0 || !std::isfinite(logs[p])) continue;
+          for (size_t f = 0; f < F; ++f) {
+            const size_t i = query(p) + f, j = key(p) + f;
+            const double part = dlogs[p] * std::exp(e.logs_q[i] + e.logs_k[j] - logs[p]);
+            dq[i] += part;
+            dk[j] += part;
+          }
+        }
+        return {Tensor::from(dq, q_shape, dy.dtype()), Tensor::from(dk, k_shape, dy.dtype())};
+      });
+}
+
+Var exp_rows(const Var& x) {
+  const size_t N = size_of(x.value(), -1);
+  std::vector<double> values = x.value().to_doubles();
+  for (size_t row = 0; row < values.size(); row += N) {
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(row),
+               end = first + static_cast<std::ptrdiff_t>(N);
+    std::fill(first, end, -finite_or_zero(*std::max_element(first, end)));
+  }
+  return exp(add(x, Var(Tensor::from(values, x.shape(), x.dtype()))));
+}
 
 Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
                    const AttentionInputs& in, const AttentionMask& mask) {
@@ -44,30 +134,20 @@ Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
   require(rule == Rule::sum || mask.causal, "quadratic: a gate has an order of time: causal only");
   const FeatureVars q = apply_features(map, in.q, Side::query),
                     k = apply_features(map, clear_padding(in.k, mask.valid), Side::key);
-  Inputs result{q.rows, k.rows, clear_padding(in.v, mask.valid), {}};
-  if (rule == Rule::gated_delta) {  // [B,H,N,2]
-    const Shape one = in.gate.shape();
-    const Var both = split_heads(reshape(in.gate, {one[0] * one[1] * one[2], 1, 2}), 2, 1);
-    const auto part = [&](int64_t index) {
-      return clear_padding(reshape(select(both, index), {one[0], one[1], one[2]}), mask.valid);
-    };
-    result.gate = part(0);
-    result.decay = part(1);
-  } else if (in.gate.defined()) {
-    result.gate = clear_padding(in.gate, mask.valid);
-    if (rule == Rule::gated) result.decay = result.gate;
-  }
+  Inputs result{q.rows, k.rows, clear_padding(in.v, mask.valid)};
+  if (in.gate.defined()) set_gates(result, rule, in, mask);
   const bool logs = map->kind() == FeatureKind::logs;
   if (is_delta(rule)) {
     result.q = logs ? softmax(q.rows) : normalize(q.rows);
     result.k = logs ? softmax(k.rows) : normalize(k.rows);
     return result;
   }
-  if (logs) take_exp(result.q, result.k);
+  result.logs = logs;
   if (k.weight.defined()) {
     const std::vector<double> weights = k.weight.value().to_doubles();
     const double max = weights.empty() ? 0 : *std::max_element(weights.begin(), weights.end());
-    result.log_weight = add(k.weight, Var(Tensor::full(k.weight.shape(), k.weight.dtype(), -max)));
+    const Var weight = add(k.weight, Var(Tensor::full(k.weight.shape(), k.weight.dtype(), -max)));
+    result.log_weight = result.log_weight.defined() ? add(result.log_weight, weight) : weight;
   }
   return result;
 }
@@ -100,12 +180,28 @@ Var as_columns(const Var& x, int64_t rows) {
   return matmul(Var(Tensor::full({B, H, rows, 1}, x.dtype(), 1.0)), reshape(x, {B, H, 1, N}));
 }
 
-Var log_decays(const Var& decay, const AttentionMask& mask) {
-  const int64_t B = decay.size(0), H = decay.size(1), N = decay.size(2);
-  const Var logs = clear_padding(pointwise(Pointwise::log_gate, decay), mask.valid);
-  const Tensor past = ops::mask_causal(Tensor::full({N, N}, decay.dtype(), 1.0), 0.0);
-  const Var L = reshape(matmul(reshape(logs, {B, H, 1, N}), Var(past), false, true), {B, H, N});
-  return add(as_rows(L, N), as_columns(scale(L, -1), N));
+// y_ij = sum_{j < t <= i} l_t;  dl_t = sum_{j < t <= i} dy_ij: of the pairs that t lies between
+Var decays_between(const Var& log_decay) {
+  const int64_t B = log_decay.size(0), H = log_decay.size(1);
+  const size_t N = size_of(log_decay.value(), 2);
+  const std::vector<double> logs = log_decay.value().to_doubles();
+  std::vector<double> sums(logs.size() * N);
+  for (size_t row = 0; row < logs.size(); ++row)  // row = head N + i
+    for (size_t j = row % N; j > 0; --j)
+      sums[row * N + j - 1] = sums[row * N + j] + logs[row / N * N + j];
+  const Shape pairs{B, H, log_decay.size(2), log_decay.size(2)};
+  return Var::from_op("decays_between", Tensor::from(sums, pairs, log_decay.dtype()), {log_decay},
+                      [=, shape = log_decay.shape()](const Tensor& dy) {
+                        std::vector<double> dpairs = dy.to_doubles(), dlogs(logs.size());
+                        for (size_t row = 0; row < dlogs.size(); ++row) {
+                          double before = 0;  // sum_{j < t} dy_ij
+                          for (size_t t = 1; t <= row % N; ++t) {
+                            before += dpairs[row * N + t - 1];
+                            dlogs[row / N * N + t] += before;
+                          }
+                        }
+                        return Tensor::from(dlogs, shape, dy.dtype());
+                      });
 }
 
 Tensor each_head(Rule rule, const Inputs& in,
@@ -115,20 +211,21 @@ Tensor each_head(Rule rule, const Inputs& in,
   const auto in_f64 = [&](const Var& x) {
     return Tensor::from(x.value().to_doubles(), {P, N, x.size(3)});
   };
-  const Tensor q = in_f64(in.q), k = in_f64(in.k), v = in_f64(in.v), y(v.shape(), DType::f64);
+  Tensor q = in_f64(in.q), k = in_f64(in.k);
+  const Tensor v = in_f64(in.v), y(v.shape(), DType::f64);
+  if (in.logs) {
+    const ExpFeatures e = exp_features(in.q.value(), in.k.value());
+    q = e.q.reshape(q.shape());
+    k = e.k.reshape(k.shape());
+  }
   const auto scalars = [&](const Var& x, int64_t p) {
     if (!x.defined()) return std::vector<double>(static_cast<size_t>(N), 0.0);
     return x.value().reshape({P, N}).select(p).to_doubles();
   };
   for (int64_t p = 0; p < P; ++p) {
-    Head head{q.select(p), k.select(p), v.select(p), scalars(in.gate, p), scalars(in.decay, p)};
-    for (double& weight : head.weight)
-      if (rule == Rule::gated) weight = 1 - weight;
-    if (rule == Rule::sum) {
-      head.weight = scalars(in.log_weight, p);
-      for (double& weight : head.weight) weight = std::exp(weight);
-    }
-    if (!decays(rule)) head.decay.assign(static_cast<size_t>(N), 1.0);
+    Head head{q.select(p), k.select(p), v.select(p), scalars(in.beta, p), scalars(in.log_decay, p)};
+    if (!is_delta(rule)) head.weight = exp_all(scalars(in.log_weight, p));
+    head.decay = exp_all(head.decay);
     form(head, y.select(p));
   }
   return y.reshape(in.v.shape());

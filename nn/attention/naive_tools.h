@@ -16,15 +16,15 @@ enum class Rule { sum, gated, delta, gated_delta };
 inline bool is_delta(Rule rule) { return rule == Rule::delta || rule == Rule::gated_delta; }
 inline bool decays(Rule rule) { return rule == Rule::gated || rule == Rule::gated_delta; }
 
-// Features as values, q = phi(q) and k = phi(k) [B,H,N,F]; of the delta rules divided by their sums.
-// v [B,H,N,M]; gate, g or beta [B,H,N], of the gated and the delta rules; decay, g or a [B,H,N], of
-// the gated ones; log_weight, log w [B,H,N], of a map that weighs its keys. Padded keys, values and
-// gates are 0.
+// Features q = phi(q) and k = phi(k) [B,H,N,F], or their logs; of the delta rules values, divided by
+// their sums. v [B,H,N,M]; beta [B,H,N], of the delta rules; log_decay, log g or log a [B,H,N], of the
+// gated ones; log_weight, log w [B,H,N], of the gated rule and of a map that weighs its keys. Padded
+// keys, values, beta and logs are 0.
 struct Inputs {
-  Var q, k, v, gate, decay{}, log_weight{};
+  Var q, k, v, beta{}, log_decay{}, log_weight{};
+  bool logs = false;
 };
-// Logs of features and weights are scaled by constants that cancel in y. Errors: shapes that do not
-// go together, a mask that is not causal with a gate.
+// Errors: shapes that do not go together, a mask that is not causal with a gate.
 Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
                    const AttentionInputs& in, const AttentionMask& mask);
 
@@ -32,10 +32,21 @@ Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
 Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask);
 // y_i = sum_j softmax_j(scores_ij) v_j over the keys j that i sees.
 Var softmax_attention(const Var& scores, const Var& v, const AttentionMask& mask);
+// Logs q, k [B,H,N,F] -> the logs of their scores, y_ij = log sum_f exp(q_if + k_jf), without
+// underflow.
+Var log_scores(const Var& q, const Var& k);
+// exp(x_ij - max_j x_ij): the factor of a row cancels in y.
+Var exp_rows(const Var& x);
 Var as_rows(const Var& x, int64_t columns);  // x [B,H,N] -> x_i in all of row i
 Var as_columns(const Var& x, int64_t rows);  // x [B,H,N] -> x_j in all of column j
-// L_i - L_j of a decay [B,H,N], with L_i the sum of its logs up to i; as rows and columns [B,H,N,N].
-Var log_decays(const Var& decay, const AttentionMask& mask);
+// The log of what the state of j has decayed by at i, the sum of log_decay [B,H,N] from j + 1 to i:
+// [B,H,N,N], 0 where j >= i.
+Var decays_between(const Var& log_decay);
+
+// The gradient of g of the gated rule, or of a of the gated delta rule, [B,H,N], given that of y: one
+// position after the other in long double, without the sums that cancel in the fast forms. It is
+// right at gates near 0, and at 0 and 1 themselves.
+Tensor decay_gradient(Rule rule, const Inputs& in, const Tensor& dy);
 
 // One head in f64: q, k [N,F], v [N,M]; weight w_t, 1 - g_t or beta_t, decay g_t, a_t or 1.
 struct Head {

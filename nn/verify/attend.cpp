@@ -24,6 +24,25 @@ Tensor recurrent(const Attention& attention, const Inputs& in) {
   return ops::permute(y, {{1, 1, N, B * H}, {0, 1, 3, 2}, M}, in.v.shape());
 }
 
+// The fast forms know the gradient of a decay to about 1e-7 of its largest terms, over the gate: a
+// remainder of sums that cancel, and 0 at 0 and 1.
+constexpr double kPreciseFrom = 0.01;
+
+// dgate, with the part of decays computed again where a gate is below kPreciseFrom, or 1.
+Tensor gate_gradient(const Attention& attention, const AttentionInputs& in, const Tensor& dy) {
+  const std::vector<double> gates = in.gate.value().to_doubles();
+  const auto stride = static_cast<size_t>(attention.gates());  // a decay is the last
+  bool precise = true;
+  for (size_t i = stride - 1; i < gates.size(); i += stride)
+    precise = precise && gates[i] >= kPreciseFrom && gates[i] < 1;
+  const Tensor decays = precise ? Tensor() : attention.decay_gradient(in, dy);
+  if (!decays.defined()) return in.gate.grad();
+  std::vector<double> result = in.gate.grad().to_doubles();
+  const std::vector<double> values = decays.to_doubles();
+  for (size_t i = 0; i < values.size(); ++i) result[(i + 1) * stride - 1] = values[i];
+  return Tensor::from(result, in.gate.shape(), in.gate.dtype());
+}
+
 }  // namespace
 
 Form parse_form(const std::string& name) {
@@ -68,9 +87,11 @@ std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, F
   if (!grads) return result;
   backward(y, in.dy);
   Parameters leaves = {{"q", q}, {"k", k}, {"v", v}};
-  if (gate.defined()) leaves.push_back({attention.gate_name(), gate});
   for (const Parameter& parameter : attention.parameters()) leaves.push_back(parameter);
   for (const Parameter& leaf : leaves) result.push_back({"d" + leaf.name, leaf.var.grad()});
+  if (gate.defined())
+    result.push_back({std::string("d") + attention.gate_name(),
+                      gate_gradient(attention, {q, k, v, gate}, in.dy)});
   return result;
 }
 

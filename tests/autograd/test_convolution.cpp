@@ -16,12 +16,13 @@ ConvolutionShape of_text() { return {.count = 4, .offset = {0, 1, 2, 3}}; }
 ConvolutionShape of_images() {
   return {.count = 6,
           .offset = {0, 1, 2, 8, 11, 14},
+          .rows_up = {0, 0, 0, 1, 1, 1},
           .column_shift = {0, 0, 0, 1, 0, -1},
           .width = 4,
           .channels = 3};
 }
 
-// y[b,n,c] = sum_t w[t,c] x[b,n-o_t,c], where n - o_t is a position and its column is in the image
+// y[b,n,c] = sum_t w[t,c] x[b,n-o_t,c], where n - o_t is a position and its pixel is in the image
 std::vector<double> reference(const ConvolutionShape& shape, const std::vector<double>& x,
                               const std::vector<double>& w, int64_t B, int64_t N, int64_t C) {
   std::vector<double> y;
@@ -31,9 +32,13 @@ std::vector<double> reference(const ConvolutionShape& shape, const std::vector<d
         double sum = 0;
         for (int t = 0; t < shape.count; ++t) {
           const int64_t from = n - shape.offset[t];
-          const int64_t column =
-              shape.width > 0 ? n / shape.channels % shape.width + shape.column_shift[t] : 0;
-          if (from < 0 || column < 0 || (shape.width > 0 && column >= shape.width)) continue;
+          if (from < 0) continue;
+          if (shape.width > 0) {
+            const int64_t pixel = n / shape.channels;
+            const int64_t row = pixel / shape.width - shape.rows_up[t],
+                          column = pixel % shape.width + shape.column_shift[t];
+            if (row < 0 || column < 0 || column >= shape.width) continue;
+          }
           sum += w[static_cast<size_t>(t * C + c)] * x[static_cast<size_t>((b * N + from) * C + c)];
         }
         y.push_back(sum);

@@ -193,5 +193,26 @@ TEST(Delta, FloatAtLength4096) {
   }
 }
 
+TEST(Delta, LogitsGetTheirGradient) {
+  const Map map = named("elu");
+  const Tensor x = random_tensor({2, 2, 11, 3}, 1, 1.0, 0.05),
+               k = random_tensor({2, 2, 11, 3}, 2, 1.0, 0.05), v = random_tensor({2, 2, 11, 4}, 3),
+               valid = Tensor::from(std::vector<int32_t>{11, 6}, {2});
+  for (const Shape& shape : {Shape{2, 2, 11}, Shape{2, 2, 11, 2}})
+    for (const bool exact : {false, true}) {
+      const GradcheckResult result = gradcheck(
+          [&](const std::vector<Var>& leaf) {
+            AttentionInputs in{leaf[0], leaf[1], leaf[2], leaf[3]};
+            in.gate_form = GateForm::logit;
+            const naive::Rule rule =
+                shape.rank() == 3 ? naive::Rule::delta : naive::Rule::gated_delta;
+            return exact ? naive::quadratic(rule, map, in, {true, valid})
+                         : delta_attention(map, in, {true, valid, 4, 2});
+          },
+          {x, k, v, random_tensor(shape, 4, 3.0)});
+      EXPECT_LE(result.error, 1e-7) << result.worst_input << " " << shape.str() << exact;
+    }
+}
+
 }  // namespace
 }  // namespace linea::delta_tests

@@ -258,6 +258,87 @@ TEST(Gated, ATinyDenominatorIsARowWithoutWeight) {
   }
 }
 
+AttentionInputs with_logits(const Problem& p, bool gradients = false) {
+  AttentionInputs in{Var(p.x.q, gradients), Var(p.x.k, gradients), Var(p.x.v, gradients),
+                     Var(p.gate, gradients)};
+  in.gate_form = GateForm::logit;
+  return in;
+}
+
+TEST(Gated, LogitsAreGates) {
+  const auto logit_at = [](int64_t n) { return 6 * std::sin(static_cast<double>(n * n)); };
+  for (const char* name : {"elu", "exp"}) {
+    const Map map = make_feature_map(name, 1);
+    const Problem logits = problem(150, logit_at, DType::f64);
+    Problem gates = logits;
+    gates.gate = ops::pointwise(Pointwise::sigmoid, logits.gate);
+    const Tensor expected = by_loops(*map, gates);
+    EXPECT_LE(relative_error(linear_attention(map, with_logits(logits), {}).value(), expected),
+              1e-12);
+    const auto state = std::make_unique<LinearState>(*map, 2, 3, 4, 5, DType::f64, true);
+    for (int64_t n = 0; n < 150; ++n) {
+      AttentionInputs step{Var(at_position(logits.x.q, n)), Var(at_position(logits.x.k, n)),
+                           Var(at_position(logits.x.v, n)), Var(position(logits.gate, n))};
+      step.gate_form = GateForm::logit;
+      EXPECT_LE(relative_error(linear_step(*map, *state, step), at_position(expected, n), 1.0),
+                1e-12);
+    }
+  }
+}
+
+// From a logit of 17 on, float rounds the gate to 1. With equal gates near 1 the rule is a sum.
+TEST(Gated, ALogitNearOneStillWrites) {
+  for (const char* name : {"elu", "exp"})
+    for (const double logit : {17.0, 20.0, 40.0, 90.0}) {
+      const Map map = make_feature_map(name, 1);
+      const Problem p = problem(
+          150, [&](int64_t) { return logit; }, DType::f32);
+      const AttentionInputs sum{Var(in_dtype(p.x.q, DType::f64)), Var(in_dtype(p.x.k, DType::f64)),
+                                Var(in_dtype(p.x.v, DType::f64)), Var()};
+      EXPECT_LE(relative_error(linear_attention(map, with_logits(p), {}).value(),
+                               linear_attention(map, sum, {}).value()),
+                1e-5)
+          << name << " " << logit;
+    }
+}
+
+TEST(Gated, LogitsGetTheirGradient) {
+  const Map map = make_feature_map("elu", 1);
+  const Inputs x = draw({2, 2, 11, 3, 4}, DType::f64, 1.0, 1, 0.05);
+  const Tensor logits = random_tensor({2, 2, 11}, 9, 4.0),
+               valid = Tensor::from(std::vector<int32_t>{11, 6}, {2});
+  for (const Tensor& mask : {Tensor(), valid})
+    for (const bool quadratic : {false, true}) {
+      const GradcheckResult result = gradcheck(
+          [&](const std::vector<Var>& leaf) {
+            AttentionInputs in{leaf[0], leaf[1], leaf[2], leaf[3]};
+            in.gate_form = GateForm::logit;
+            return quadratic ? naive::quadratic(naive::Rule::gated, map, in, {true, mask})
+                             : linear_attention(map, in, {true, mask, 4, 2});
+          },
+          {x.q, x.k, x.v, logits});
+      EXPECT_LE(result.error, 1e-7) << result.worst_input << " " << quadratic << mask.defined();
+    }
+}
+
+TEST(Gated, GradientsOfLogitsInFloat) {
+  const Map map = make_feature_map("exp", 1);
+  const auto gradients = [&](DType dtype, bool quadratic) {
+    const Problem p = problem(
+        150, [](int64_t n) { return n % 50 == 7  ? -18.0
+                                    : n % 3 == 0 ? 25.0
+                                                 : 1.0; }, dtype);
+    const AttentionInputs in = with_logits(p, true);
+    backward(quadratic ? naive::quadratic(naive::Rule::gated, map, in, {})
+                       : linear_attention(map, in, {}),
+             p.x.dy);
+    return std::vector<Tensor>{in.q.grad(), in.k.grad(), in.v.grad(), in.gate.grad()};
+  };
+  const std::vector<Tensor> found = gradients(DType::f32, false),
+                            expected = gradients(DType::f64, true);
+  for (size_t i = 0; i < 4; ++i) EXPECT_LE(relative_error(found[i], expected[i]), 1e-4) << i;
+}
+
 // Head h remembers for 2^(h+1) positions at first, up to 128.
 TEST(Gated, InitialGates) {
   AttentionOptions options;

@@ -35,7 +35,8 @@ TEST(Gradients, Arithmetic) {
 
 TEST(Gradients, Pointwise) {
   for (const Pointwise f : {Pointwise::relu, Pointwise::gelu, Pointwise::feature_elu,
-                            Pointwise::feature_relu, Pointwise::sigmoid, Pointwise::exp})
+                            Pointwise::feature_relu, Pointwise::sigmoid, Pointwise::exp,
+                            Pointwise::log_sigmoid, Pointwise::log_one_minus_sigmoid})
     expect_true("pointwise", [f](const Vars& in) { return pointwise(f, in[0]); }, {draw({6, 11})});
   const Tensor between =
       ops::scale(ops::pointwise(Pointwise::sigmoid, draw({6, 11})), 0.99);  // in (0, 1)

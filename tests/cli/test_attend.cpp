@@ -146,5 +146,95 @@ TEST_F(Attend, ComputesInDouble) {
   }
 }
 
+// Logs of features differ by hundreds: float holds neither the features nor their products.
+TEST_F(Attend, FormsAgreeAtLargeScales) {
+  Sizes sizes;
+  sizes.batch = sizes.heads = 1, sizes.length = 48, sizes.key_size = sizes.value_size = 8;
+  sizes.rows = 32;
+  const Mechanism mechanisms[] = {
+      {"performer", "positive"},
+      {"performer", "hyperbolic"},
+      {"performer", "trig"},
+      {"performer", "relu"},
+      {"linear", "exp"},
+      {"linear", "exp", "gated"},
+      {"linear", "exp", "delta"},
+      {"linear", "elu", "gated"},
+      {"linear", "exp", "gated-delta"},
+      {"linear", "elu"},
+      {"linear", "square"},
+      {"soft-vq", ""},
+      {"linear", "elu", "delta"},
+      {"vq", ""},
+      {"softmax", ""},
+  };
+  for (const Mechanism& m : mechanisms) {
+    SCOPED_TRACE(m.flags());
+    Arrays in = inputs_for(m, sizes);
+    for (const char* name : {"q", "k"})
+      for (double& x : in.at(name).values) x = static_cast<float>(x * 12 / 0.7);
+    const auto y = [&](const std::string& form, DType dtype) {
+      return attend(m.flags() + " --causal --form " + form, without(in, "dy"), dtype)
+          .at("y")
+          .values;
+    };
+    const Numbers precise = y("chunked", DType::f64);
+    EXPECT_LE(error_of(y("quadratic", DType::f64), precise), 1e-9);
+    for (const char* form : {"quadratic", "chunked", "recurrent"})
+      EXPECT_LE(error_of(y(form, DType::f32), precise), 1e-3) << form;
+  }
+}
+
+// Each third gate is 0 or 1, or as near to them as float is.
+Arrays with_extreme_gates(const Mechanism& m, const Sizes& sizes, double least, double most) {
+  Arrays in = inputs_for(m, sizes);
+  std::vector<double>& gates = in.at(m.gate()).values;
+  for (size_t i = 0; i < gates.size(); i += 3)
+    gates[i] = static_cast<float>(i % 2 == 0 ? least : most);
+  return in;
+}
+
+TEST_F(Attend, GatesOfZeroAndOne) {
+  Sizes small;
+  small.batch = 1, small.length = 17, small.key_size = 3, small.value_size = 2;
+  for (const std::string rule : {"gated", "delta", "gated-delta"})
+    for (const std::string feature : {"elu", "exp"}) {
+      const Mechanism m{"linear", feature, rule};
+      SCOPED_TRACE(m.flags());
+      const Arrays in = with_extreme_gates(m, small, 0, 1);
+      const Numbers expected = formula(m, in, true);
+      for (const char* form : {"quadratic", "chunked", "recurrent"})
+        for (const DType dtype : {DType::f64, DType::f32})
+          EXPECT_LE(
+              error_of(attend(m.flags() + " --causal --form " + form, without(in, "dy"), dtype)
+                           .at("y")
+                           .values,
+                       expected),
+              dtype == DType::f64 ? 1e-12 : 1e-5)
+              << form;
+      for (const char* form : {"quadratic", "chunked"}) {
+        const Arrays out = attend(m.flags() + " --causal --form " + form, in);
+        for (const std::string& name : {std::string("q"), std::string("v"), m.gate()})
+          EXPECT_LE(error_of(out.at("d" + name).values, differences(m, in, true, name)), 1e-7)
+              << form << " d" << name;
+      }
+    }
+}
+
+TEST_F(Attend, GradientsOfGatesNearZeroAndOneInFloat) {
+  for (const std::string rule : {"gated", "gated-delta"})
+    for (const double least : {1e-8, 1e-30}) {
+      const Mechanism m{"linear", "elu", rule};
+      Arrays in = with_extreme_gates(m, {}, least, 1 - 1e-7);
+      for (const char* form : {"quadratic", "chunked"}) {
+        const std::string flags = m.flags() + " --causal --form " + form;
+        EXPECT_LE(error_of(attend(flags, in, DType::f32).at("d" + m.gate()).values,
+                           attend(flags, in).at("d" + m.gate()).values),
+                  2e-5)
+            << flags << least;
+      }
+    }
+}
+
 }  // namespace
 }  // namespace linea::attend_tests

@@ -129,9 +129,9 @@ TEST_F(Attend, NamesInvalidNumbers) {
   number(gated, "gate", std::nan(""), {"gate is nan at [1,1,18]"});
   number(delta, "beta", infinite, {"beta is inf at [1,1,18]"});
   number({"performer", ""}, "omega", std::nan(""), {"omega is nan at [1,5,3]"});
-  for (const double value : {0.0, 1.0, -0.5, 2.0}) {
-    number(gated, "gate", value, {fmt::format("gate is {:g} at [1,1,18]", value), "below 1"});
-    number(delta, "beta", value, {fmt::format("beta is {:g} at [1,1,18]", value), "below 1"});
+  for (const double value : {-1e-30, 1.0000001, -0.5, 2.0}) {
+    number(gated, "gate", value, {fmt::format("gate is {:.9g} at [1,1,18]", value), "from 0 to 1"});
+    number(delta, "beta", value, {fmt::format("beta is {:.9g} at [1,1,18]", value), "from 0 to 1"});
   }
   number(soft, "sigma", 0, {"sigma is 0", "above 0"});
   number(soft, "sigma", -1, {"sigma is -1", "above 0"});

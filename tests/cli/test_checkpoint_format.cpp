@@ -1,4 +1,5 @@
-// A run of an older checkpoint format is refused by one line that says to train it again.
+// Runs of older versions: another checkpoint format is refused by one line that says to train the
+// model again; a model with other windows of its 2-D convolutions loads, and one line says so.
 #include "data/safetensors.h"
 #include "tests/cli/program.h"
 
@@ -32,6 +33,28 @@ class CheckpointFormat : public ProgramTest {
     seal(folder);
     put(run + "/config.toml", "head = \"categorical\"\n" + metadata["config"]);
   }
+
+  // Without the metadata `key`.
+  void remove_metadata(const std::string& folder, const std::string& key) const {
+    const std::string model = path(folder + "/model.safetensors");
+    std::vector<NamedTensor> tensors;
+    std::map<std::string, std::string> metadata;
+    {
+      const SafetensorsFile file = SafetensorsFile::open(model);
+      metadata = file.metadata();
+      for (const SafetensorsEntry& entry : file.entries())
+        tensors.push_back({entry.name, file.read(entry.name)});
+    }
+    EXPECT_EQ(metadata.erase(key), 1u);
+    write_safetensors(model, tensors, metadata);
+    seal(folder);
+  }
+  int64_t lines_on_windows(const std::string& command) const {
+    const std::string err = done(command).err, line = "reads nothing beyond the border";
+    int64_t count = 0;
+    for (size_t at = err.find(line); at != std::string::npos; at = err.find(line, at + 1)) ++count;
+    return count;
+  }
 };
 
 TEST_F(CheckpointFormat, AnOlderOneIsRefused) {
@@ -41,6 +64,28 @@ TEST_F(CheckpointFormat, AnOlderOneIsRefused) {
         "train --resume old --dry-run", "train --init-from old --steps 3 --out new"})
     refused(3, command, {"model.safetensors", "'linea-1'", "'linea-2'", "train the model again"});
   EXPECT_FALSE(exists("new"));
+}
+
+TEST_F(CheckpointFormat, OtherWindowsAreSaidUntilTheModelIsTrainedOn) {
+  const std::vector<std::string> loads = {
+      "eval run", "info run --json", "sample run --count 4 --out a.png",
+      "train --init-from run --steps 1 --out from", "train --resume run --steps 2 --dry-run"};
+  done(kDigits + " --steps 1 --layer-convolution 2d --out run");
+  for (const std::string& command : loads) {
+    EXPECT_EQ(lines_on_windows(command), 0) << command;
+    if (exists("from")) remove("from");
+  }
+  remove_metadata("run/checkpoints/step-00000001", "image_windows");
+  for (const std::string& command : loads) EXPECT_EQ(lines_on_windows(command), 1) << command;
+  EXPECT_EQ(lines_on_windows("train --resume run --steps 2"), 1);
+  EXPECT_EQ(lines_on_windows("eval run"), 0);
+  EXPECT_EQ(lines_on_windows("eval from"), 0);
+  done(kDigits + " --steps 1 --layer-convolution 1d --out rows");
+  EXPECT_EQ(SafetensorsFile::open(path("rows/checkpoints/step-00000001/model.safetensors"))
+                .metadata()
+                .count("image_windows"),
+            0u);
+  EXPECT_EQ(lines_on_windows("eval rows"), 0);
 }
 
 }  // namespace

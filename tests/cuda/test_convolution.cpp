@@ -7,6 +7,7 @@ TEST(CudaConvolution, ForwardBackwardAndStep) {
   const ConvolutionShape text{.count = 4, .offset = {0, 1, 2, 3}, .B = 2, .N = 3, .C = 33};
   const ConvolutionShape images{.count = 6,
                                 .offset = {0, 1, 2, 8, 11, 14},
+                                .rows_up = {0, 0, 0, 1, 1, 1},
                                 .column_shift = {0, 0, 0, 1, 0, -1},
                                 .width = 4,
                                 .channels = 3,

@@ -30,8 +30,9 @@ std::vector<Tensor> value_and_derivative(Pointwise f, const Tensor& x) {
 }
 
 TEST(CudaElementwise, EveryPointwiseFunctionAndItsDerivative) {
-  for (const Pointwise f : {Pointwise::relu, Pointwise::gelu, Pointwise::sigmoid,
-                            Pointwise::feature_elu, Pointwise::feature_relu})
+  for (const Pointwise f :
+       {Pointwise::relu, Pointwise::gelu, Pointwise::sigmoid, Pointwise::log_sigmoid,
+        Pointwise::log_one_minus_sigmoid, Pointwise::feature_elu, Pointwise::feature_relu})
     expect_parity([&](auto t) {
       return value_and_derivative<decltype(t)>(f, input<decltype(t)>({kCount}, 1, 4.0));
     });

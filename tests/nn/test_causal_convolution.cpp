@@ -1,6 +1,9 @@
 // Convolutions of a Transformer: the identity at first, the same in all forms, trained.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <tuple>
+
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "nn/retrieval_model.h"
@@ -10,6 +13,84 @@
 
 namespace linea {
 namespace {
+
+// The positions that each position of an image reads, in the order of the weights; -1: none. The
+// image is laid out pixel by pixel: position 0 holds the start or the class, and each later one a
+// channel of a pixel; a position predicts the next.
+std::vector<std::vector<int64_t>> windows_of_pixels(int64_t height, int64_t width,
+                                                    int64_t channels) {
+  std::map<std::tuple<int64_t, int64_t, int64_t>, int64_t> position_of;
+  int64_t last = 0;
+  for (int64_t row = 0; row < height; ++row)
+    for (int64_t column = 0; column < width; ++column)
+      for (int64_t channel = 0; channel < channels; ++channel)
+        position_of[{row, column, channel}] = ++last;
+  const auto find = [&](int64_t row, int64_t column, int64_t channel) {
+    const auto found = position_of.find({row, column, channel});
+    return found == position_of.end() ? -1 : found->second;
+  };
+  std::vector<std::vector<int64_t>> windows(static_cast<size_t>(last));
+  for (const auto& [pixel, position] : position_of) {
+    const auto [row, column, channel] = pixel;
+    const int64_t n = position - 1;  // the position that predicts it
+    windows[static_cast<size_t>(n)] = {n,
+                                       n >= 1 ? n - 1 : -1,
+                                       n >= 2 ? n - 2 : -1,
+                                       find(row - 1, column + 1, channel),
+                                       find(row - 1, column, channel),
+                                       find(row - 1, column - 1, channel)};
+  }
+  return windows;
+}
+
+struct ImageSize {
+  int64_t height, width, channels;
+};
+
+// y_n = sum_t w_t x_m for the window m of n; dx_m += w_t dy_n; dw_t += x_m dy_n; one column.
+void expect_windows_of_pixels(const ImageSize& size) {
+  SCOPED_TRACE(testing::Message() << size.height << " x " << size.width << " x " << size.channels);
+  const auto windows = windows_of_pixels(size.height, size.width, size.channels);
+  const auto N = static_cast<int64_t>(windows.size());
+  Parameters parameters;
+  ParameterInit init(parameters, 1);
+  ModelConfig config;
+  config.image_width = size.width;
+  config.image_channels = size.channels;
+  CausalConvolution convolution(init, "windows", "2d", config, 1);
+  convolution.weight = Var(random_tensor({6, 1}, 1, 1, 0, DType::f32), true);
+  const Var x(random_tensor({1, N, 1}, 2, 1, 0, DType::f32), true);
+  const Tensor dy = random_tensor({1, N, 1}, 3, 1, 0, DType::f32);
+  const Var y = convolution.forward(x);
+  backward(y, dy);
+  const std::vector<double> xs = x.value().to_doubles(), dys = dy.to_doubles(),
+                            ws = convolution.weight.value().to_doubles();
+  std::vector<double> ys(xs.size()), dxs(xs.size()), dws(ws.size());
+  for (size_t n = 0; n < windows.size(); ++n)
+    for (size_t t = 0; t < windows[n].size(); ++t) {
+      if (windows[n][t] < 0) continue;
+      const auto m = static_cast<size_t>(windows[n][t]);
+      ys[n] += ws[t] * xs[m];
+      dxs[m] += ws[t] * dys[n];
+      dws[t] += xs[m] * dys[n];
+    }
+  EXPECT_LE(relative_error(y.value(), Tensor::from(ys, {1, N, 1})), 1e-6);
+  EXPECT_LE(relative_error(x.grad(), Tensor::from(dxs, {1, N, 1})), 1e-6);
+  EXPECT_LE(relative_error(convolution.weight.grad(), Tensor::from(dws, {6, 1})), 1e-6);
+  const ConvolutionState state =
+      convolution.start(Tensor::from(std::vector<int32_t>{0}, {1}), DType::f32);
+  for (int32_t n = 0; n < N; ++n) {
+    state.positions.write(&n);
+    const Var row(Tensor::from(std::vector<float>{static_cast<float>(xs[n])}, {1, 1, 1}));
+    EXPECT_NEAR(convolution.forward(row, &state).value().to_doubles()[0], ys[n], 1e-5) << n;
+  }
+}
+
+TEST(CausalConvolution, WindowsReadNothingBeyondTheImage) {
+  for (const int64_t channels : {1, 3})
+    for (const int64_t width : {2, 3, 5})
+      for (const int64_t height : {1, 2, 4}) expect_windows_of_pixels({height, width, channels});
+}
 
 // Of images of 4 x 4 pixels of 3 channels.
 ModelConfig convolved(const std::string& embedding, const std::string& layers) {

@@ -199,6 +199,21 @@ TEST_P(FeatureOps, FunctionsOfGates) {
   expect_near(ops::pointwise_backward(Pointwise::log_one_minus_gate, gate, dy), drest,
               "log_one_minus_gate, backward");
 
+  Values log_sigmoid, dlog_sigmoid, log_one_minus, dlog_one_minus;
+  for (size_t i = 0; i < x.size(); ++i) {
+    log_sigmoid.push_back(x[i] - std::log1p(std::exp(x[i])));
+    dlog_sigmoid.push_back(grads[i] / (1 + std::exp(x[i])));
+    log_one_minus.push_back(-std::log1p(std::exp(x[i])));
+    dlog_one_minus.push_back(-sigmoid[i] * grads[i]);
+  }
+  expect_near(ops::pointwise(Pointwise::log_sigmoid, in), log_sigmoid, "log_sigmoid");
+  expect_near(ops::pointwise_backward(Pointwise::log_sigmoid, in, dy), dlog_sigmoid,
+              "log_sigmoid, backward");
+  expect_near(ops::pointwise(Pointwise::log_one_minus_sigmoid, in), log_one_minus,
+              "log_one_minus_sigmoid");
+  expect_near(ops::pointwise_backward(Pointwise::log_one_minus_sigmoid, in, dy), dlog_one_minus,
+              "log_one_minus_sigmoid, backward");
+
   const Tensor ends = make({-800, 800, -30}, {3}, dtype()), one = make({1, 1, 1}, {3}, dtype());
   const Values s = ops::pointwise(Pointwise::sigmoid, ends).to_doubles();
   EXPECT_EQ(s[0], 0.0);
@@ -211,6 +226,30 @@ TEST_P(FeatureOps, FunctionsOfGates) {
   const double small = static_cast<float>(1e-20);
   EXPECT_EQ(ops::pointwise(Pointwise::log_one_minus_gate, make({small}, {1}, dtype())).item(),
             -small);  // 1 - x is 1
+}
+
+// Relative to each: no digit of g or of 1 - g is lost, however near to 0 they are.
+TEST_P(FeatureOps, LogsOfLogitsKeepTheirDigits) {
+  const double bound = dtype() == DType::f64 ? 2e-15 : 4e-7;
+  const auto near = [&](Pointwise f, double x, double value, double derivative) {
+    const Tensor in = make({x}, {1}, dtype()), one = make({1}, {1}, dtype());
+    EXPECT_NEAR(ops::pointwise(f, in).item() / value, 1, bound) << x;
+    EXPECT_NEAR(ops::pointwise_backward(f, in, one).item() / derivative, 1, bound) << x;
+  };
+  for (const double x : {17.0, 20.0, 40.0, 80.0}) {
+    const double e = std::exp(-x);  // 1 - g, to e^2
+    near(Pointwise::log_sigmoid, x, -std::log1p(e), e / (1 + e));
+    near(Pointwise::log_one_minus_sigmoid, x, -x - std::log1p(e), -1 / (1 + e));
+    near(Pointwise::log_sigmoid, -x, -x - std::log1p(e), 1 / (1 + e));
+    near(Pointwise::log_one_minus_sigmoid, -x, -std::log1p(e), -e / (1 + e));
+    const Tensor in = make({x}, {1}, dtype()), one = make({1}, {1}, dtype());
+    EXPECT_NEAR(
+        ops::pointwise_backward(Pointwise::sigmoid, in, one).item() / (e / ((1 + e) * (1 + e))), 1,
+        4 * bound);
+  }
+  const Tensor below = make({-1e4}, {1}, dtype()), one = make({1}, {1}, dtype());
+  EXPECT_EQ(ops::pointwise(Pointwise::log_sigmoid, below).item(), kMinLogDecay);
+  EXPECT_EQ(ops::pointwise_backward(Pointwise::log_sigmoid, below, one).item(), 0.0);
 }
 
 }  // namespace

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cmath>
+
+#include "nn/attention/naive_tools.h"
+
+namespace linea::naive {
+namespace {
+
+using Wide = long double;  // holds exp(-11000), which features at scale 12 need
+using Wides = std::vector<Wide>;
+
+size_t axis(const Tensor& x, int index) { return static_cast<size_t>(x.size(index)); }
+
+// exp of logs [rows,F], less the largest of `group` rows: a factor that cancels in y.
+Wides exp_of_logs(const Wides& logs, size_t group) {
+  Wides result;
+  for (auto first = logs.begin(); first != logs.end();
+       first += static_cast<std::ptrdiff_t>(group)) {
+    const auto end = first + static_cast<std::ptrdiff_t>(group);
+    const Wide max = *std::max_element(first, end);
+    for (auto log = first; log != end; ++log)
+      result.push_back(std::isfinite(max) ? std::exp(*log - max) : 0);
+  }
+  return result;
+}
+
+// S_t [F,W] of one head. The gated rule has the column of 1 in v [N,W] whose sums are denominators.
+struct Recurrence {
+  Rule rule;
+  size_t N, F, W;
+  Wides q, k, v, dy, decay, weight;
+
+  // S_{t-1} becomes S_t.
+  void update(Wides& S, size_t t) const {
+    for (Wide& s : S) s *= decay[t];
+    for (size_t m = 0; m < W; ++m) {
+      Wide written = v[t * W + m];
+      for (size_t f = 0; is_delta(rule) && f < F; ++f) written -= k[t * F + f] * S[f * W + m];
+      for (size_t f = 0; f < F; ++f) S[f * W + m] += weight[t] * k[t * F + f] * written;
+    }
+  }
+
+  // dS += q r^T, r the gradient of S_t^T q_t, which is y or, with denominators, y d and d.
+  void read_back(const Wides& S, size_t t, Wides& dS) const {
+    Wides read(W), r(W);
+    for (size_t m = 0; m < W; ++m)
+      for (size_t f = 0; f < F; ++f) read[m] += q[t * F + f] * S[f * W + m];
+    const size_t M = is_delta(rule) ? W : W - 1;
+    const Wide denominator = is_delta(rule) ? 1 : read[M];
+    if (denominator == 0) return;  // y is 0
+    for (size_t m = 0; m < M; ++m) {
+      r[m] = dy[t * M + m] / denominator;
+      if (M < W) r[M] -= r[m] * (read[m] / denominator);
+    }
+    for (size_t f = 0; f < F; ++f)
+      for (size_t m = 0; m < W; ++m) dS[f * W + m] += q[t * F + f] * r[m];
+  }
+
+  // The gradient of decay t, given S_{t-1}; dS_t becomes dS_{t-1}. That of g_t counts what
+  // 1 - g_t writes; of the delta rules dS first passes beta k (v - k S)^T.
+  Wide decay_back(const Wides& S, size_t t, Wides& dS) const {
+    Wide gradient = 0;
+    for (size_t m = 0; m < W; ++m) {
+      Wide along = 0;
+      for (size_t f = 0; is_delta(rule) && f < F; ++f) along += k[t * F + f] * dS[f * W + m];
+      for (size_t f = 0; f < F; ++f) {
+        Wide& d = dS[f * W + m];
+        d -= weight[t] * k[t * F + f] * along;
+        const Wide lost = is_delta(rule) ? 0 : k[t * F + f] * v[t * W + m];
+        gradient += d * (S[f * W + m] - lost);
+        d *= decay[t];
+      }
+    }
+    return gradient;
+  }
+
+  // Saves every sqrt(N)-th state and computes those between again.
+  void run(std::vector<double>& out) const {
+    const auto block = static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(N))));
+    std::vector<Wides> starts;
+    Wides S(F * W), dS(F * W);
+    for (size_t t = 0; t < N; ++t) {
+      if (t % block == 0) starts.push_back(S);
+      update(S, t);
+    }
+    std::vector<double> gradients(N);
+    for (size_t first = (starts.size() - 1) * block; !starts.empty(); first -= block) {
+      std::vector<Wides> states = {starts.back()};  // before first, first + 1, ...
+      for (size_t t = first; t < std::min(first + block, N); ++t) {
+        states.push_back(states.back());
+        update(states.back(), t);
+      }
+      for (size_t t = first + states.size() - 1; t-- > first;) {
+        read_back(states[t - first + 1], t, dS);
+        gradients[t] = static_cast<double>(decay_back(states[t - first], t, dS));
+      }
+      starts.pop_back();
+    }
+    out.insert(out.end(), gradients.begin(), gradients.end());
+  }
+};
+
+}  // namespace
+
+Tensor decay_gradient(Rule rule, const Inputs& in, const Tensor& dy) {
+  const size_t N = axis(in.q.value(), 2), F = axis(in.q.value(), 3), M = axis(dy, 3);
+  const auto head_of = [](const Tensor& x, int64_t p) {
+    const std::vector<double> values =
+        x.reshape({x.size(0) * x.size(1), x.numel() / (x.size(0) * x.size(1))})
+            .select(p)
+            .to_doubles();
+    return Wides(values.begin(), values.end());
+  };
+  const auto exp_all = [](Wides logs) {
+    for (Wide& x : logs) x = std::exp(x);
+    return logs;
+  };
+  std::vector<double> result;
+  for (int64_t p = 0; p < in.q.size(0) * in.q.size(1); ++p) {
+    Recurrence head{rule,
+                    N,
+                    F,
+                    M,
+                    head_of(in.q.value(), p),
+                    head_of(in.k.value(), p),
+                    head_of(in.v.value(), p),
+                    head_of(dy, p),
+                    exp_all(head_of(in.log_decay.value(), p)),
+                    {}};
+    if (in.logs) {
+      head.q = exp_of_logs(head.q, F);
+      head.k = exp_of_logs(head.k, N * F);
+    }
+    if (is_delta(rule)) {
+      head.weight = head_of(in.beta.value(), p);
+    } else {
+      head.weight = exp_all(head_of(in.log_weight.value(), p));
+      head.W = M + 1;
+      for (size_t t = 0; t < N; ++t)
+        head.v.insert(head.v.begin() + static_cast<std::ptrdiff_t>(t * (M + 1) + M), 1);
+    }
+    head.run(result);
+  }
+  return Tensor::from(result, in.log_decay.shape(), in.log_decay.dtype());
+}
+
+}  // namespace linea::naive
