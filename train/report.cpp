@@ -63,7 +63,7 @@ std::string curves_html(const RunHistory& history, const std::string& name) {
   if (history.last("loss") == nullptr) return "";
   std::vector<Chart> charts;
   for (const char* metric : {"loss", "lr"})
-    charts.push_back(metric_chart(metric, {history}, {name}, false));
+    charts.push_back(metric_chart(metric, {history}, {name}));
   const std::string svg = charts_svg(charts);
   return "<h2>Curves</h2>\n" + svg.substr(svg.find("<svg"));  // without the XML declaration
 }
