@@ -31,6 +31,12 @@ std::vector<std::vector<int32_t>> sample_rows(const Model& model, const Sampling
                                               const std::vector<std::vector<int32_t>>& prompts,
                                               int64_t tokens, const SamplingProgress& progress);
 
+// The columns of a grid of `count` images. Where the classes come in turn and divide the count, a
+// multiple of `classes`, so that each column has one class. Else 8 of up to 64 images where they
+// divide them, or whatever leaves the fewest places empty: none if the count has two factors whose
+// ratio is at most 4.
+int64_t grid_columns(int64_t count, int64_t classes);
+
 // The layout of images of a task. Error: ErrorKind::usage, too many for one PNG.
 ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns);
 
