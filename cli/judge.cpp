@@ -1,10 +1,14 @@
 // linea judge: how good the samples of a run are, compared with its data.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -25,11 +29,14 @@
 namespace linea {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 constexpr int64_t kImages = 1000, kTexts = 100;  // where --count is not said
 constexpr int64_t kMinCaptioned = 48;            // pixels of an image below a caption
-constexpr size_t kPairs = 16, kMaxPairs = 256;   // of a sheet of the nearest samples; of all copies
-constexpr double kWeak = 0.9;                    // a classifier's accuracy below which it says so
+constexpr int64_t kFrame = 3;                    // pixels around it
+constexpr size_t kPairs = 16, kMaxPairs = 256, kPairsOfLine = 4;  // of a sheet
+constexpr int64_t kMaxTokens = 100000000;                         // of all texts
+constexpr double kWeak = 0.9;  // a classifier's accuracy below which it says so
 
 struct JudgeOptions {
   std::string run, data, out, device = "cpu", dtype, weights = kLastWeights;
@@ -41,31 +48,88 @@ struct JudgeOptions {
 
 // ---- images ----
 
-// The nearest samples, each left of its training image.
+// Sample and training image of a pair, enlarged, in a frame that is colored for copies.
+void append_framed(const ImageSet& set, int64_t image, int64_t scale, bool copy,
+                   std::vector<uint8_t>& pixels) {
+  constexpr uint8_t kCopy[3] = {213, 94, 0}, kOther[3] = {64, 64, 64};
+  const int64_t inner = set.side * scale, side = inner + 2 * kFrame;
+  const uint8_t* bytes = set.pixels.data() + image * set.image_bytes();
+  for (int64_t y = -kFrame; y < side - kFrame; ++y)
+    for (int64_t x = -kFrame; x < side - kFrame; ++x)
+      for (int64_t c = 0; c < 3; ++c) {
+        const bool inside = y >= 0 && x >= 0 && y < inner && x < inner;
+        const int64_t pixel = y / scale * set.side + x / scale;
+        pixels.push_back(inside ? bytes[pixel * set.channels + c % set.channels]
+                                : (copy ? kCopy : kOther)[c]);
+      }
+}
+
+// The numbers of the samples of a sheet: the nearest of each class, by class, then the nearest
+// others. All copies (the first of `nearest_first`) are among them, up to kMaxPairs.
+std::vector<size_t> choose_pairs(const std::vector<size_t>& nearest_first,
+                                 const std::vector<uint8_t>& classes, size_t copies) {
+  std::map<uint8_t, size_t> of_class;
+  for (const size_t sample : nearest_first) of_class.emplace(classes[sample], sample);
+  std::vector<size_t> chosen;
+  std::set<size_t> seen;
+  const auto choose = [&](size_t sample) {
+    if (chosen.size() < kMaxPairs && seen.insert(sample).second) chosen.push_back(sample);
+  };
+  for (const auto& [label, sample] : of_class) choose(sample);
+  for (size_t i = 0; i < nearest_first.size(); ++i)
+    if (i < copies || chosen.size() < kPairs || chosen.size() % kPairsOfLine != 0)
+      choose(nearest_first[i]);
+  return chosen;
+}
+
+// Samples, each left of its nearest training image; copies have frames.
 void write_sheet(const std::string& path, const ImageSet& samples, const ImageSet& training,
-                 const std::vector<Neighbor>& nearest, size_t pairs) {
+                 const ImageReport& report, const Nearness& nearness) {
+  const std::vector<Neighbor>& nearest = report.of_samples;
   std::vector<size_t> order(nearest.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return nearest[a].distance < nearest[b].distance; });
+  const bool asked = !report.by_class || report.by_class->right;
+  const std::vector<size_t> chosen = choose_pairs(
+      order, asked ? samples.labels : report.by_class->shown, static_cast<size_t>(nearness.copies));
+  const int64_t scale = (kMinCaptioned + samples.side - 1) / samples.side;
   std::vector<uint8_t> pixels;
-  const auto append = [&](const ImageSet& set, int64_t image) {
-    const auto first = set.pixels.begin() + image * set.image_bytes();
-    pixels.insert(pixels.end(), first, first + set.image_bytes());
-  };
-  for (size_t i = 0; i < pairs; ++i) {
-    append(samples, static_cast<int64_t>(order[i]));
-    append(training, nearest[order[i]].index);
+  for (const size_t sample : chosen) {
+    const bool copy = nearest[sample].distance < nearness.min.real;
+    append_framed(samples, static_cast<int64_t>(sample), scale, copy, pixels);
+    append_framed(training, nearest[sample].index, scale, copy, pixels);
   }
   ImageGrid grid;
-  grid.count = static_cast<int64_t>(2 * pairs);
-  grid.height = grid.width = samples.side;
-  grid.channels = samples.channels;
-  grid.columns = std::min<int64_t>(8, grid.count);
-  grid.scale = (kMinCaptioned + samples.side - 1) / samples.side;
+  grid.count = static_cast<int64_t>(2 * chosen.size());
+  grid.height = grid.width = samples.side * scale + 2 * kFrame;
+  grid.channels = 3;
+  grid.columns = std::min<int64_t>(2 * kPairsOfLine, grid.count);
   for (int64_t column = 0; column < grid.columns; ++column)
     grid.captions.emplace_back(column % 2 == 0 ? "sample" : "training");
   write_png_grid(path, pixels, grid);
+}
+
+// Where the sheet goes that nobody named: the folder of the run, or of the file.
+std::string sheet_in_run(const std::string& run) {
+  std::error_code ignored;
+  const fs::path path = fs::path(run) / "";
+  const fs::path given =
+      fs::is_directory(run, ignored) ? path.parent_path() : fs::path(run).parent_path();
+  for (const fs::path& folder : {given, given.parent_path().parent_path()})
+    if (is_run(folder)) return free_png_name((folder / "copies").string());
+  return free_png_name((given / "copies").string());
+}
+
+// False where it cannot be written; the judgment is printed all the same.
+bool try_to_write_sheet(const std::string& path, const ImageSet& samples, const ImageSet& training,
+                        const ImageReport& report, const Nearness& nearness) try {
+  write_sheet(path, samples, training, report, nearness);
+  return true;
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::write) throw;
+  fmt::print(stderr, "linea: {}; name another file with --out\n", printable(error.what()));
+  return false;
 }
 
 Json to_json(const Measure& measure) {
@@ -133,7 +197,8 @@ void print_table(const SavedModel& saved, const ImageReport& report, const Nearn
   } else {
     fmt::print("no classes: no classifier; sure, right and classes are not measured\n");
   }
-  if (!sheet.empty()) fmt::print("{}\n", sheet);
+  if (!sheet.empty())
+    fmt::print("{}\n", nearness.copies > 0 ? sheet + ": orange frames mark what is nearer" : sheet);
 }
 
 void judge_images(const SavedModel& saved, JudgeOptions& options, TerminalProgress& progress) {
@@ -149,11 +214,13 @@ void judge_images(const SavedModel& saved, JudgeOptions& options, TerminalProgre
       judge.judge(samples, saved.shape.classes > 0, cache_folder(), progress);
   if (progress.is_terminal()) progress.note("");
   const Nearness nearness = nearness_of(report);
-  if (options.out.empty() && nearness.copies > 0) options.out = free_png_name("copies");
-  if (!options.out.empty())
-    write_sheet(options.out, samples, judge.training_images(), report.of_samples,
-                std::min(std::clamp(static_cast<size_t>(nearness.copies), kPairs, kMaxPairs),
-                         report.of_samples.size()));
+  if (!options.out.empty()) {
+    write_sheet(options.out, samples, judge.training_images(), report, nearness);
+  } else if (nearness.copies > 0) {
+    const std::string sheet = sheet_in_run(options.run);
+    if (try_to_write_sheet(sheet, samples, judge.training_images(), report, nearness))
+      options.out = sheet;
+  }
   (options.json ? print_json : print_table)(saved, report, nearness, count, options.out);
 }
 
@@ -188,8 +255,6 @@ void print_text_report(const SavedModel& saved, const TextReport& report, int64_
 
 void judge_text(const SavedModel& saved, const JudgeOptions& options, TerminalProgress& progress) {
   const int64_t count = options.count.value_or(kTexts);
-  require(count >= 1, "--count is {}; it must be at least 1", count);
-  require(options.tokens >= 1, "--tokens is {}; it must be at least 1", options.tokens);
   const std::unique_ptr<Task> task = make_saved_task(task_options(saved.config, saved.vocabulary));
   const Vocabulary vocabulary = Vocabulary::parse(saved.vocabulary);
   const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(count),
@@ -202,7 +267,18 @@ void judge_text(const SavedModel& saved, const JudgeOptions& options, TerminalPr
   print_text_report(saved, report, count, options);
 }
 
+// Before anything is read. What an image needs at least is known later.
+void check_amounts(const JudgeOptions& options) {
+  const int64_t count = options.count.value_or(kTexts);
+  require(count >= 1 && count <= kMaxJudgedSamples, "--count is {}; choose 1 to {}", count,
+          kMaxJudgedSamples);
+  require(options.tokens >= 1 && options.tokens <= kMaxTokens / count,
+          "--tokens is {}; with --count {} choose 1 to {}", options.tokens, count,
+          kMaxTokens / count);
+}
+
 void run_judge(const CLI::App& command, JudgeOptions& options) {
+  check_amounts(options);
   check_png_name(options.out);
   check_sampling_flags(options.sampling, options.seed);
   use_machine(options.threads, options.device, options.dtype.empty() ? "fp32" : options.dtype,
@@ -242,9 +318,11 @@ void add_judge(CLI::App& program, int& exit_code) {
            "the checkpoint with the lowest validation loss; default: the newest");
   add_weights_flag(command, options->weights);
   add_option(command, "--data", options->data, "the run's data, if moved since training");
-  add_option(command, "--out", options->out,
-             "PNG of the samples nearest to training images, next to these; default: copies.png "
-             "if one is nearer than the nearest of as many test images");
+  add_option(
+      command, "--out", options->out,
+      "PNG of the nearest sample of each class and of the samples nearest to training images, "
+      "next to these; default: RUN/copies.png if a sample is nearer than the nearest of as "
+      "many test images");
   add_sampling_flags(command, options->sampling, options->seed);
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
   add_option(command, "--device", options->device,

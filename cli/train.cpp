@@ -1,5 +1,6 @@
 // linea train: starts a run from settings or resumes one.
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "data/files.h"
 #include "judge/sample_judge.h"
 #include "train/checkpoint.h"
+#include "train/commands.h"
 #include "train/config.h"
 #include "train/dry_run.h"
 #include "train/format.h"
@@ -71,6 +73,21 @@ void show_next(const Task& task, const std::string& run, TerminalProgress& progr
                             task.shape().side > 0 ? " --out grid.png" : ""));
 }
 
+// The words of the command line.
+std::vector<std::string> command_words() {
+  std::vector<std::string> words;
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
+// Without it training continues.
+void record_this_command(const std::string& run, TerminalProgress& progress) try {
+  record_command(run, command_words());
+} catch (const Error& error) {
+  progress.note(fmt::format("the command is not recorded: {}", error.what()));
+}
+
 // The exit code.
 int run(const RunConfig& config, const TrainOptions& options) {
   const bool resume = !options.resume.empty();
@@ -85,6 +102,7 @@ int run(const RunConfig& config, const TrainOptions& options) {
   Trainer trainer(config, folder, resume, options.json, progress, options.initial,
                   !options.no_memory_check);
   if (config.judge_samples > 0) trainer.judge_by(sample_judge(config, trainer.task(), progress));
+  record_this_command(folder, progress);
   const int exit_code = trainer.run();
   if (exit_code == 0) show_next(trainer.task(), folder, progress);
   return exit_code;

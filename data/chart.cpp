@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <limits>
 
+#include "data/chart_scale.h"
+#include "data/chart_style.h"
 #include "data/files.h"
 #include "data/utf8.h"
 #include "tensor/error.h"
@@ -14,193 +14,245 @@
 namespace linea {
 namespace {
 
-// Sizes in pixels: of one chart, and of the frame of its axes.
-constexpr double kWidth = 960, kHeight = 520;  // at least
-constexpr double kLeft = 96, kTop = 52, kFrameWidth = 600, kFrameHeight = 396;
-constexpr double kLegend = kLeft + kFrameWidth + 24;
+// Lengths in units of the view box, which is kWidth wide; shown in kShownWidth pixels if there is
+// room. Letters have kText units, and kWideText where the chart is shown in less than 560 pixels:
+// all that holds text has room for these.
+constexpr double kWidth = 600, kShownWidth = 760;
+constexpr double kText = 14, kTitle = 17, kWideText = 18, kWideTitle = 20;
+constexpr double kEdge = 14, kFrameHeight = 290, kRow = 25, kSwatch = 34;
+constexpr double kMarkers = 25;  // of a curve at most, so that they do not hide its line
 
-// Okabe & Ito 2008, "Color universal design", yellow last, because it is pale on white.
-constexpr const char* kColors[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
-                                   "#000000", "#56B4E9", "#E69F00", "#F0E442"};
-constexpr const char* kDashes[] = {"", "10 5", "2 4", "10 4 2 4"};
-
-template <size_t count>
-const char* choose(const char* const (&from)[count], int index) {
-  return from[static_cast<size_t>(index < 0 ? 0 : index) % count];
+double letters(const std::string& text) {
+  double count = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xC0) != 0x80) count += byte >= 0xE1 ? 1.7 : 1;  // from U+1000 on they are wide
+  }
+  return count;
 }
 
-// 0.00001 as 1e-5.
-std::string format_tick(double value) {
-  std::string text = fmt::format("{:.6g}", value);
-  const size_t exponent = text.find('e');
-  if (exponent == std::string::npos) return text;
-  return fmt::format("{}e{}", text.substr(0, exponent), std::stoi(text.substr(exponent + 1)));
+// About the width in the widest usual fonts: of text, of digits, of bold letters.
+constexpr double kEm = 0.56, kDigitEm = 0.64, kBoldEm = 0.6;
+double text_width(const std::string& text, double size, double em = kEm) {
+  return em * size * letters(text);
 }
 
-// Maps numbers to the length of an axis, 0 to 1.
-class Scale {
- public:
-  Scale(const Axis& axis, const std::vector<Series>& series, std::vector<double> Series::*values)
-      : log_(axis.logarithmic) {
-    double low = std::numeric_limits<double>::infinity(), high = -low;
-    const auto include = [&](double value) {
-      if (!shows(value)) return;
-      low = std::min(low, at(value));
-      high = std::max(high, at(value));
-    };
-    for (const Series& one : series)
-      for (const double value : one.*values) include(value);
-    if (low > high) low = high = 0;  // nothing to show
-    if (high - low < 1e-12 * std::max(std::fabs(low), 1.0)) low -= 0.5, high += 0.5;
-    const double margin = 0.04 * (high - low);
-    low_ = low - margin;
-    high_ = high + margin;
-    for (const double tick : axis.ticks.empty() ? automatic_ticks() : axis.ticks)
-      if (shows(tick) && at(tick) >= low_ && at(tick) <= high_) ticks_.push_back(tick);
+// Names of runs differ at their ends.
+std::string shortened(const std::string& text, double size, double width) {
+  if (text_width(text, size) <= width) return text;
+  size_t first = 0;
+  while (first < text.size() && text_width("\u2026" + text.substr(first), size) > width) {
+    ++first;
+    while (first < text.size() && (static_cast<unsigned char>(text[first]) & 0xC0) == 0x80) ++first;
   }
-
-  bool shows(double value) const { return std::isfinite(value) && (!log_ || value > 0); }
-  double position(double value) const { return (at(value) - low_) / (high_ - low_); }
-  const std::vector<double>& ticks() const { return ticks_; }
-
- private:
-  double at(double value) const { return log_ ? std::log10(value) : value; }
-
-  // On a logarithmic axis: powers of ten, with 2 and 5 between them if there are few, thinned out
-  // if there are many. On a linear one, and for less than a decade: about six steps of 1, 2 or 5
-  // times a power of ten.
-  std::vector<double> automatic_ticks() const {
-    std::vector<double> ticks;
-    const double span = high_ - low_;
-    if (log_ && span >= 1) {
-      const int every = static_cast<int>(std::ceil(span / 10));
-      for (int power = static_cast<int>(std::floor(low_));
-           power <= static_cast<int>(std::ceil(high_)); ++power) {
-        if (power % every != 0) continue;
-        for (const double digit : {1.0, 2.0, 5.0})
-          if (digit == 1.0 || span < 3) ticks.push_back(digit * std::pow(10.0, power));
-      }
-      return ticks;
-    }
-    const double low = log_ ? std::pow(10.0, low_) : low_,
-                 high = log_ ? std::pow(10.0, high_) : high_;
-    const double raw = (high - low) / 6, power = std::pow(10.0, std::floor(std::log10(raw)));
-    const double digit = raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10;
-    const double step = digit * power;
-    for (double i = std::ceil(low / step); i * step <= high; ++i)
-      ticks.push_back(i * step + 0.0);  // no -0
-    return ticks;
-  }
-
-  bool log_;
-  double low_, high_;
-  std::vector<double> ticks_;
-};
-
-// The marker of a point: a disc, a square, a triangle or a diamond.
-std::string marker(double x, double y, const Series& series) {
-  const char* color = choose(kColors, series.color);
-  switch ((series.dash < 0 ? 0 : series.dash) % 4) {
-    case 0:
-      return fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3.6\" fill=\"{}\"/>\n", x, y,
-                         color);
-    case 1:
-      return fmt::format(
-          "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"6.8\" height=\"6.8\" fill=\"{}\"/>\n", x - 3.4,
-          y - 3.4, color);
-    case 2:
-      return fmt::format("<path d=\"M{:.2f} {:.2f}l4.4 7.6h-8.8z\" fill=\"{}\"/>\n", x, y - 4.8,
-                         color);
-    default:
-      return fmt::format("<path d=\"M{:.2f} {:.2f}l4.6 4.6l-4.6 4.6l-4.6 -4.6z\" fill=\"{}\"/>\n",
-                         x, y - 4.6, color);
-  }
-}
-
-std::string line_style(const Series& series) {
-  const char* dashes = choose(kDashes, series.dash);
-  return fmt::format("fill=\"none\" stroke=\"{}\" stroke-width=\"2\"{}",
-                     choose(kColors, series.color),
-                     *dashes == '\0' ? "" : fmt::format(" stroke-dasharray=\"{}\"", dashes));
+  return "\u2026" + text.substr(first);
 }
 
 std::string text_at(double x, double y, const char* anchor, const std::string& text,
-                    const std::string& more = "") {
-  return fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y,
+                    const std::string& more) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" {}>{}</text>\n", x, y,
                      anchor, more, escape_xml(text));
 }
 
-std::string axes_svg(const Chart& chart, const Scale& x_scale, const Scale& y_scale) {
-  std::string svg;
-  const double bottom = kTop + kFrameHeight, right = kLeft + kFrameWidth;
-  for (const double tick : x_scale.ticks()) {
-    const double x = kLeft + x_scale.position(tick) * kFrameWidth;
-    svg += fmt::format("<path d=\"M{:.2f} {:.2f}V{:.2f}\" stroke=\"#ddd\"/>\n", x, kTop, bottom);
-    svg += text_at(x, bottom + 20, "middle", format_tick(tick));
+constexpr const char* kInk = "class=\"ink\" fill=\"#1f2328\"";
+constexpr const char* kMute = "class=\"mute\" fill=\"#59636e\"";
+
+std::string full_name(const Series& series) {
+  return series.name + (series.name.empty() || series.part.empty() ? "" : ", ") + series.part;
+}
+
+// An entry of the legend: a line of `style`, for all series of `name`.
+struct LegendEntry {
+  std::string text, name;
+  Series style;
+  bool of_part = false;  // in the color of text
+};
+
+class ChartLayout {
+ public:
+  explicit ChartLayout(const Chart& chart)
+      : chart_(chart),
+        x_scale_(chart.x, chart.series, &Series::x, 0.015),
+        y_scale_(chart.y, chart.series, &Series::y, 0.05) {
+    for (const std::string& label : y_scale_.labels())
+      left_ = std::max(left_, kEdge + 10 + text_width(label, kWideText, kDigitEm));
+    const double last =
+        x_scale_.labels().empty() ? 0 : text_width(x_scale_.labels().back(), kWideText, kDigitEm);
+    right_ = kWidth - std::max(kEdge, last / 2);
+    top_ = chart.y.label.empty() ? 44 : 66;
+    bottom_ = top_ + kFrameHeight;
+    for (const Series& series : chart.series) add_entries(series);
+    if (names_.size() > 1) add_parts();
+    height_ = bottom_ + 58;
   }
-  for (const double tick : y_scale.ticks()) {
-    const double y = bottom - y_scale.position(tick) * kFrameHeight;
-    svg += fmt::format("<path d=\"M{:.2f} {:.2f}H{:.2f}\" stroke=\"#ddd\"/>\n", kLeft, y, right);
-    svg += text_at(kLeft - 8, y + 4.5, "end", format_tick(tick));
+
+  // Sets the height.
+  std::string text() {
+    const std::string axes = axes_svg(), legend = legend_svg();
+    std::string lines;
+    for (const bool faint : {true, false})
+      for (const Series& series : chart_.series)
+        if (series.faint == faint) lines += series_svg(series);
+    return axes +
+           fmt::format("<g class=\"plot\" data-x=\"{}\">\n{}", escape_xml(chart_.x.label), lines) +
+           fmt::format(
+               "<rect class=\"area\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" "
+               "height=\"{:.1f}\" fill=\"#fff\" fill-opacity=\"0\"/>\n</g>\n",
+               left_, top_, right_ - left_, kFrameHeight) +
+           legend;
   }
-  svg += fmt::format(
-      "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#444\"/>\n", kLeft,
-      kTop, kFrameWidth, kFrameHeight);
-  svg += text_at(kLeft + kFrameWidth / 2, kTop - 20, "middle", chart.title,
-                 " font-size=\"17\" font-weight=\"bold\"");
-  svg += text_at(kLeft + kFrameWidth / 2, bottom + 46, "middle", chart.x.label);
-  const double middle = kTop + kFrameHeight / 2;
-  svg += text_at(24, middle, "middle", chart.y.label,
-                 fmt::format(" transform=\"rotate(-90 24 {:.2f})\"", middle));
+  double height() const { return height_; }
+
+ private:
+  double x_at(double x) const { return left_ + x_scale_.position(x) * (right_ - left_); }
+  double y_at(double y) const { return bottom_ - y_scale_.position(y) * kFrameHeight; }
+  size_t number_of(const std::string& name) const {
+    return static_cast<size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
+  }
+
+  // One of each name; where there is only one name, one of each part.
+  void add_entries(const Series& series) {
+    if (number_of(series.name) == names_.size()) names_.push_back(series.name);
+    if (!series.faint && !full_name(series).empty())
+      entries_.push_back({full_name(series), series.name, series});
+  }
+  void add_parts() {
+    std::vector<LegendEntry> by_name, parts;
+    for (const LegendEntry& entry : entries_) {
+      const auto named = [&](const LegendEntry& other) { return other.name == entry.name; };
+      if (std::none_of(by_name.begin(), by_name.end(), named)) {
+        by_name.push_back(entry);
+        by_name.back().text = entry.name;
+        by_name.back().style.width = 2;
+        by_name.back().style.markers |= !entry.style.part.empty();
+        by_name.back().style.hollow = false;
+      }
+      const auto same = [&](const LegendEntry& other) { return other.text == entry.style.part; };
+      if (!entry.style.part.empty() && std::none_of(parts.begin(), parts.end(), same)) {
+        parts.push_back({entry.style.part, "", entry.style, true});
+        parts.back().style.dash = 0;
+      }
+    }
+    entries_ = by_name;
+    if (parts.size() > 1) entries_.insert(entries_.end(), parts.begin(), parts.end());
+  }
+
+  std::string axes_svg() const;
+  std::string title_svg() const;
+  std::string series_svg(const Series& series) const;
+  std::string entry_svg(const LegendEntry& entry, double x, double y, double width) const;
+  std::string legend_svg();
+
+  const Chart& chart_;
+  Scale x_scale_, y_scale_;
+  double left_ = 40, right_ = 0, top_ = 0, bottom_ = 0, height_ = 0;
+  std::vector<std::string> names_;
+  std::vector<LegendEntry> entries_;
+};
+
+// A title that is too long has smaller letters.
+std::string ChartLayout::title_svg() const {
+  const double room = kWidth - 2 * kEdge, width = text_width(chart_.title, kWideTitle, kBoldEm);
+  std::string svg =
+      text_at(kEdge, 28, "start", chart_.title,
+              width <= room ? fmt::format("class=\"ink title\" fill=\"#1f2328\" font-size=\"{}\" "
+                                          "font-weight=\"600\"",
+                                          kTitle)
+                            : fmt::format("{} font-weight=\"600\" style=\"font-size:{:.1f}px\"",
+                                          kInk, std::min(kTitle, kWideTitle * room / width)));
+  if (!chart_.y.label.empty())
+    svg += text_at(kEdge, 50, "start", shortened(chart_.y.label, kWideText, room), kMute);
   return svg;
 }
 
-std::string series_svg(const Series& series, const Scale& x_scale, const Scale& y_scale) {
-  std::string line, markers;
+// A label that would touch the one before it is left out.
+std::string ChartLayout::axes_svg() const {
+  std::string svg = title_svg();
+  for (size_t i = 0; i < y_scale_.ticks().size(); ++i) {
+    const double y = y_at(y_scale_.ticks()[i]);
+    svg += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#e4e7eb\"/>\n",
+                       left_, y, right_);
+    svg += text_at(left_ - 8, y + 5, "end", y_scale_.labels()[i], kMute);
+  }
+  double end = -kWidth;
+  for (size_t i = 0; i < x_scale_.ticks().size(); ++i) {
+    const double x = x_at(x_scale_.ticks()[i]);
+    const double half = text_width(x_scale_.labels()[i], kWideText, kDigitEm) / 2;
+    svg += fmt::format("<path class=\"axis\" d=\"M{:.1f} {:.1f}v5\" stroke=\"#8b949e\"/>\n", x,
+                       bottom_);
+    if (x - half < end + 4) continue;
+    svg += text_at(x, bottom_ + 22, "middle", x_scale_.labels()[i], kMute);
+    end = x + half;
+  }
+  svg += fmt::format("<path class=\"axis\" d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#8b949e\"/>\n",
+                     left_, bottom_, right_);
+  return svg + text_at((left_ + right_) / 2, bottom_ + 44, "middle", chart_.x.label, kMute);
+}
+
+// Its line, its markers at evenly spaced points, and the values of its points for the script.
+std::string ChartLayout::series_svg(const Series& series) const {
+  require(series.x.size() == series.y.size(), "the series '{}' of a chart has {} x and {} y values",
+          series.name, series.x.size(), series.y.size());
+  std::string line, values, markers;
   bool connected = false;
+  std::vector<std::pair<double, double>> points;
   for (size_t i = 0; i < series.x.size(); ++i) {
-    if (!x_scale.shows(series.x[i]) || !y_scale.shows(series.y[i])) {
+    if (!x_scale_.shows(series.x[i]) || !y_scale_.shows(series.y[i])) {
       connected = false;
       continue;
     }
-    const double x = kLeft + x_scale.position(series.x[i]) * kFrameWidth;
-    const double y = kTop + (1 - y_scale.position(series.y[i])) * kFrameHeight;
-    line += fmt::format("{}{:.2f} {:.2f}", connected ? 'L' : 'M', x, y);
-    if (series.markers) markers += marker(x, y, series);
+    points.emplace_back(x_at(series.x[i]), y_at(series.y[i]));
+    line += fmt::format("{}{:.1f} {:.1f}", connected ? 'L' : 'M', points.back().first,
+                        points.back().second);
+    values += fmt::format("{}{:.6g},{:.5g}", values.empty() ? "" : " ", series.x[i], series.y[i]);
     connected = true;
   }
-  if (line.empty()) return "";
-  return fmt::format("<path d=\"{}\" {}/>\n", line, line_style(series)) + markers;
+  if (points.empty()) return "";
+  const auto every = static_cast<size_t>(std::ceil(static_cast<double>(points.size()) / kMarkers));
+  for (size_t i = points.size(); i-- > 0;)  // the last point has one
+    if ((series.markers || points.size() == 1) && (points.size() - 1 - i) % every == 0)
+      markers += marker(points[i].first, points[i].second, series);
+  const std::string start =
+      fmt::format("<g {} data-n=\"{}\">\n", color_attributes(series.color), number_of(series.name));
+  if (series.faint)
+    return fmt::format("{}<path d=\"{}\" {}/>\n</g>\n", start, line, line_attributes(series));
+  return fmt::format(
+      "{}<path class=\"curve\" d=\"{}\" data-v=\"{}\" {}><title>{}</title></path>\n{}</g>\n", start,
+      line, values, line_attributes(series), escape_xml(full_name(series)), markers);
 }
 
-std::string chart_svg(const Chart& chart) {
-  for (const Series& series : chart.series)
-    require(series.x.size() == series.y.size(),
-            "the series '{}' of a chart has {} x and {} y values", series.name, series.x.size(),
-            series.y.size());
-  const Scale x_scale(chart.x, chart.series, &Series::x),
-      y_scale(chart.y, chart.series, &Series::y);
-  std::string svg = axes_svg(chart, x_scale, y_scale);
-  double y = kTop + 12;
-  for (const Series& series : chart.series) {
-    svg += series_svg(series, x_scale, y_scale);
-    svg += fmt::format("<path d=\"M{:.2f} {:.2f}h44\" {}/>\n", kLegend, y, line_style(series));
-    if (series.markers) svg += marker(kLegend + 22, y, series);
-    svg += text_at(kLegend + 54, y + 4.5, "start", series.name);
-    y += 22;
-  }
+std::string ChartLayout::entry_svg(const LegendEntry& entry, double x, double y,
+                                   double width) const {
+  const std::string start =
+      entry.of_part ? "<g class=\"ink\" color=\"#59636e\">\n"
+                    : fmt::format("<g class=\"entry\" data-n=\"{}\">\n<g {}>\n",
+                                  number_of(entry.name), color_attributes(entry.style.color));
+  const std::string shown = shortened(entry.text, kWideText, width - kSwatch - 8);
+  return start +
+         fmt::format("<path d=\"M{:.1f} {:.1f}h{}\" {}/>\n", x, y - 5, kSwatch,
+                     line_attributes(entry.style)) +
+         (entry.style.markers ? marker(x + kSwatch / 2, y - 5, entry.style) : "") +
+         (entry.of_part ? "" : "</g>\n") + text_at(x + kSwatch + 8, y, "start", shown, kInk) +
+         "</g>\n";
+}
+
+// Below the chart, in as many columns as fit, filled column by column.
+std::string ChartLayout::legend_svg() {
+  if (entries_.empty()) return "";
+  double widest = 0;
+  for (const LegendEntry& entry : entries_)
+    widest = std::max(widest, kSwatch + 8 + text_width(entry.text, kWideText) + 18);
+  const double room = kWidth - 2 * kEdge;
+  const auto fit = static_cast<size_t>(std::max(1.0, std::floor((room + 18) / widest)));
+  const size_t rows = (entries_.size() + fit - 1) / fit,
+               columns = (entries_.size() + rows - 1) / rows;
+  const double column = columns == 1 ? room : std::min(widest, room / static_cast<double>(columns));
+  std::string svg;
+  for (size_t i = 0; i < entries_.size(); ++i)
+    svg += entry_svg(entries_[i], kEdge + static_cast<double>(i / rows) * column,
+                     bottom_ + 76 + static_cast<double>(i % rows) * kRow, column);
+  height_ = bottom_ + 76 + static_cast<double>(rows) * kRow - 4;
   return svg;
-}
-
-// Long names increase the width, a long legend the height.
-double chart_width(const Chart& chart) {
-  size_t longest = 0;
-  for (const Series& series : chart.series) longest = std::max(longest, series.name.size());
-  return std::max(kWidth, kLegend + 54 + 8 * static_cast<double>(longest) + 16);
-}
-
-double chart_height(const Chart& chart) {
-  return std::max(kHeight, kTop + 24 + 22 * static_cast<double>(chart.series.size()));
 }
 
 }  // namespace
@@ -236,22 +288,36 @@ std::string escape_xml(const std::string& text) {
   return result;
 }
 
+std::string chart_element(const Chart& chart) {
+  ChartLayout layout(chart);
+  const std::string body = layout.text();
+  return fmt::format(
+      "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {:.0f}\" "
+      "font-family=\"sans-serif\" font-size=\"{}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
+      kWidth, layout.height(), kText, escape_xml(chart.title), body);
+}
+
 std::string charts_svg(const std::vector<Chart>& charts) {
-  double width = 0, height = 0;
-  std::string body;
+  double height = 0;
+  std::string body, titles;
   for (const Chart& chart : charts) {
-    body +=
-        fmt::format("<g transform=\"translate(0 {:.2f})\">\n{}</g>\n", height, chart_svg(chart));
-    width = std::max(width, chart_width(chart));
-    height += chart_height(chart);
+    ChartLayout layout(chart);
+    body += fmt::format("<g transform=\"translate(0 {:.0f})\">\n{}</g>\n", height, layout.text());
+    titles += (titles.empty() ? "" : ", ") + chart.title;
+    height += std::ceil(layout.height()) + 10;
   }
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
-      "{1}\" "
-      "font-family=\"sans-serif\" font-size=\"14\" fill=\"#222\">\n"
-      "<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n{2}</svg>\n",
-      width, height, body);
+      "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0f}\" "
+      "height=\"{:.0f}\" "
+      "viewBox=\"0 0 {} {:.0f}\" font-family=\"sans-serif\" font-size=\"{}\" role=\"img\" "
+      "aria-label=\"{}\">\n<style>{}:root{{display:block;width:min(100%,{:.0f}px);height:auto;"
+      "margin:0 auto;background:#fff}}@media (prefers-color-scheme:dark){{:root{{background:"
+      "#0d1117}}}}\n</style>\n"
+      "<rect class=\"page\" width=\"100%\" height=\"100%\" "
+      "fill=\"#fff\"/>\n{}<script>{}</script>\n</svg>\n",
+      kShownWidth, height * kShownWidth / kWidth, kWidth, height, kText, escape_xml(titles),
+      chart_style(), kShownWidth, body, chart_script());
 }
 
 void write_charts(const std::filesystem::path& path, const std::vector<Chart>& charts) {

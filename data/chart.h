@@ -1,4 +1,7 @@
-// Line charts as SVG: curves of named series over axes that are linear or logarithmic.
+// Line charts as SVG: curves of named series over axes that are linear or logarithmic. A chart
+// scales to the width it is shown in, with larger letters below 560 pixels, and has colors for
+// light and dark pages. A small script shows the values of the curves under the pointer and
+// highlights a series; without scripts a curve shows its name.
 #pragma once
 
 #include <filesystem>
@@ -6,6 +9,8 @@
 #include <vector>
 
 namespace linea {
+
+constexpr int kChartColors = 7, kChartDashes = 4;
 
 struct Axis {
   std::string label;
@@ -18,9 +23,15 @@ struct Axis {
 struct Series {
   std::string name;
   std::vector<double> x, y;
-  int color = 0;  // index into the eight colors of Okabe & Ito 2008 for color-blind readers, cyclic
+  int color = 0;  // index into kChartColors colors for color-blind readers, cyclic
   int dash = 0;   // solid, long dashes, dots, dashes and dots; each with its own marker
   bool markers = true;
+  // Curves of one name differ in their part, "training" or "validation". The legend explains the
+  // parts once where there are several names.
+  std::string part = {};
+  double width = 2;
+  bool hollow = false;  // markers
+  bool faint = false;   // pale, and neither in the legend nor under the pointer
 };
 
 struct Chart {
@@ -32,8 +43,15 @@ struct Chart {
 // Text for XML and HTML, as UTF-8. Line breaks become blanks, other control characters question marks.
 std::string escape_xml(const std::string& text);
 
-// Charts below each other. Error: ErrorKind::usage for a series whose x and y differ in size.
+// Charts below each other, as a file of its own. Error: ErrorKind::usage for a series whose x and y
+// differ in size.
 std::string charts_svg(const std::vector<Chart>& charts);
+
+// One chart as an element of an HTML page that has chart_style() in its <style> and chart_script()
+// in a <script> at its end. Error: as above.
+std::string chart_element(const Chart& chart);
+std::string chart_style();
+std::string chart_script();
 
 // Error: ErrorKind::write.
 void write_charts(const std::filesystem::path& path, const std::vector<Chart>& charts);

@@ -83,20 +83,23 @@ Matrix square_root(const Matrix& a, size_t n) {
 
 }  // namespace
 
-Moments moments(const std::vector<float>& features, int64_t size) {
+Moments moments(const std::vector<float>& features, int64_t size, std::vector<double> weights) {
   const auto n = static_cast<size_t>(size);
   const size_t count = features.size() / n;
   require(count >= 2, "a covariance of {} vectors; it needs at least 2", count);
+  if (weights.empty()) weights.assign(count, 1 / static_cast<double>(count));
   Moments result{size, std::vector<double>(n), Matrix(n * n)};
-  for (size_t i = 0; i < features.size(); ++i) result.mean[i % n] += features[i];
-  for (double& mean : result.mean) mean /= static_cast<double>(count);
+  for (size_t i = 0; i < features.size(); ++i) result.mean[i % n] += weights[i / n] * features[i];
   std::vector<double> centered(n);
+  double left = 1;
   for (size_t r = 0; r < count; ++r) {
     for (size_t i = 0; i < n; ++i) centered[i] = features[r * n + i] - result.mean[i];
     for (size_t i = 0; i < n; ++i)
-      for (size_t j = 0; j < n; ++j) result.covariance[i * n + j] += centered[i] * centered[j];
+      for (size_t j = 0; j < n; ++j)
+        result.covariance[i * n + j] += weights[r] * centered[i] * centered[j];
+    left -= weights[r] * weights[r];
   }
-  for (double& x : result.covariance) x /= static_cast<double>(count - 1);
+  for (double& x : result.covariance) x /= left;
   return result;
 }
 

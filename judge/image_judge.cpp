@@ -37,17 +37,48 @@ ImageSet read_split(const Task& task, Split split) {
   return images;
 }
 
-// `count` evenly spaced images, or all if there are fewer.
-ImageSet evenly_spaced(const ImageSet& images, int64_t count) {
-  if (count >= images.count()) return images;
-  ImageSet result{images.side, images.channels, {}, {}};
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t image = i * images.count() / count;
+// `count` of the images with these numbers, evenly spaced, or all if there are fewer.
+void add_evenly_spaced(const ImageSet& images, const std::vector<int64_t>& numbers, int64_t count,
+                       ImageSet& result) {
+  const auto all = static_cast<int64_t>(numbers.size());
+  for (int64_t i = 0; i < std::min(count, all); ++i) {
+    const int64_t image = numbers[static_cast<size_t>(count < all ? i * all / count : i)];
     const auto pixels = images.pixels.begin() + image * images.image_bytes();
     result.labels.push_back(images.labels[static_cast<size_t>(image)]);
     result.pixels.insert(result.pixels.end(), pixels, pixels + images.image_bytes());
   }
+}
+
+// The numbers of the images of each class, or of all where `classes` is 0.
+std::vector<std::vector<int64_t>> by_class(const ImageSet& images, int64_t classes) {
+  std::vector<std::vector<int64_t>> numbers(static_cast<size_t>(std::max<int64_t>(1, classes)));
+  for (int64_t i = 0; i < images.count(); ++i)
+    numbers[classes > 0 ? images.labels[static_cast<size_t>(i)] : 0].push_back(i);
+  return numbers;
+}
+
+// As many images of each class as `count` samples of the classes in turn have, or with 0 classes
+// `count` of all.
+ImageSet comparable(const ImageSet& images, int64_t count, int64_t classes) {
+  ImageSet result{images.side, images.channels, {}, {}};
+  const std::vector<std::vector<int64_t>> numbers = by_class(images, classes);
+  const auto all = static_cast<int64_t>(numbers.size());
+  for (int64_t c = 0; c < all; ++c)
+    add_evenly_spaced(images, numbers[static_cast<size_t>(c)], (count + all - 1 - c) / all, result);
   return result;
+}
+
+// Weights that sum to 1: equal for each class that there is, and within a class.
+std::vector<double> class_weights(const ImageSet& images, int64_t classes) {
+  std::vector<double> weights(static_cast<size_t>(images.count()));
+  const std::vector<std::vector<int64_t>> numbers = by_class(images, classes);
+  const auto present =
+      std::count_if(numbers.begin(), numbers.end(), [](const auto& one) { return !one.empty(); });
+  for (const std::vector<int64_t>& one : numbers)
+    for (const int64_t i : one)
+      weights[static_cast<size_t>(i)] =
+          1 / static_cast<double>(present) / static_cast<double>(one.size());
+  return weights;
 }
 
 // Of all that the weights of a classifier depend on. Data that is read counts by its checksum, data
@@ -103,11 +134,12 @@ std::pair<int64_t, double> most_likely(const float* probabilities, int64_t class
 
 struct Judgment {
   double sure = 0, right = 0, effective = 0;
+  std::vector<uint8_t> shown;  // the most likely class of each
 };
 
-// p = mean prediction;  effective classes = exp(-sum_c p_c log p_c)
+// p = mean prediction, by weights that sum to 1;  effective classes = exp(-sum_c p_c log p_c)
 Judgment judge_classes(const std::vector<float>& probabilities, const std::vector<uint8_t>& labels,
-                       int64_t classes) {
+                       const std::vector<double>& weights, int64_t classes) {
   Judgment result;
   std::vector<double> mean(static_cast<size_t>(classes));
   const auto count = static_cast<double>(labels.size());
@@ -116,7 +148,8 @@ Judgment judge_classes(const std::vector<float>& probabilities, const std::vecto
     const auto [label, probability] = most_likely(row, classes);
     result.sure += probability > kSure ? 1 : 0;
     result.right += label == labels[i] ? 1 : 0;
-    for (size_t c = 0; c < mean.size(); ++c) mean[c] += row[c] / count;
+    result.shown.push_back(static_cast<uint8_t>(label));
+    for (size_t c = 0; c < mean.size(); ++c) mean[c] += weights[i] * row[c];
   }
   result.sure /= count;
   result.right /= count;
@@ -141,8 +174,9 @@ std::vector<Neighbor> nearest_training_images(const ImageSet& images, const Imag
 
 // To the test images, of samples and of training images.
 Measure frechet_distances(const std::vector<float>& samples, const std::vector<float>& training,
-                          const std::vector<float>& tests, int64_t features) {
-  const Moments real = moments(tests, features);
+                          const std::vector<float>& tests, const std::vector<double>& weights,
+                          int64_t features) {
+  const Moments real = moments(tests, features, weights);
   return {frechet_distance(moments(samples, features), real),
           frechet_distance(moments(training, features), real)};
 }
@@ -211,32 +245,35 @@ Classifier ImageJudge::find_classifier(const fs::path& cache, ProgressReporter& 
 
 ImageReport ImageJudge::judge(const ImageSet& samples, bool asked, const fs::path& cache,
                               ProgressReporter& progress) const {
-  const int64_t classes = task_->shape().classes;
-  const ImageSet training = evenly_spaced(training_, samples.count());
+  const int64_t classes = task_->shape().classes, in_turn = asked ? classes : 0;
+  const ImageSet training = comparable(training_, samples.count(), in_turn);
+  const std::vector<double> weights = class_weights(test_, in_turn);
   ImageReport report;
   report.test_images = test_.count();
   if (classes > 0) {
     const Classifier classifier = find_classifier(cache, progress);
     const auto of_samples = classifier.predict(samples), of_tests = classifier.predict(test_);
-    const Judgment sampled = judge_classes(of_samples.probabilities, samples.labels, classes);
-    const Judgment real = judge_classes(of_tests.probabilities, test_.labels, classes);
+    const Judgment sampled =
+        judge_classes(of_samples.probabilities, samples.labels, class_weights(samples, 0), classes);
+    const Judgment real = judge_classes(of_tests.probabilities, test_.labels, weights, classes);
     report.by_class = {classes,
                        classifier.hash(),
                        real.right,
                        {sampled.sure, real.sure},
                        {sampled.effective, real.effective},
-                       asked ? std::optional(sampled.right) : std::nullopt};
+                       asked ? std::optional(sampled.right) : std::nullopt,
+                       sampled.shown};
     report.frechet = frechet_distances(of_samples.units, classifier.predict(training).units,
-                                       of_tests.units, kUnits);
+                                       of_tests.units, weights, kUnits);
   } else {
     const int64_t cells = std::min(samples.side, kCells);
     report.frechet = frechet_distances(cell_means(samples), cell_means(training), cell_means(test_),
-                                       cells * cells);
+                                       weights, cells * cells);
   }
   const bool flipped = complete_settings(options_).flag("flip");
   report.of_samples = nearest_training_images(samples, training_, flipped, progress);
-  report.of_tests =
-      nearest_training_images(evenly_spaced(test_, samples.count()), training_, flipped, progress);
+  report.of_tests = nearest_training_images(comparable(test_, samples.count(), in_turn), training_,
+                                            flipped, progress);
   return report;
 }
 

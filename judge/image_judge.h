@@ -26,13 +26,16 @@ struct ClassReport {
   Measure sure;                 // share of images whose largest probability is above kSure
   Measure effective;            // number of classes: exp(entropy of the mean prediction)
   std::optional<double> right;  // share of samples that show the class that was asked for
+  std::vector<uint8_t> shown;   // the most likely class of each sample
 };
 constexpr double kSure = 0.9;
 
 struct ImageReport {
   std::optional<ClassReport> by_class;  // nothing where the images have no classes
   // Fréchet distance to the test images, of the samples and of as many training images. Features
-  // are the units of the classifier, or where there is none, means of 8 x 8 cells.
+  // are the units of the classifier, or where there is none, means of 8 x 8 cells. Where the
+  // samples have the classes in turn, so have the training images and those of `of_tests`, and
+  // all test images of a class together count as much as those of another.
   Measure frechet;
   // The nearest training image of each sample, and of as many test images.
   std::vector<Neighbor> of_samples, of_tests;

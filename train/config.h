@@ -14,6 +14,8 @@
 
 namespace linea {
 
+constexpr int64_t kMaxJudgedSamples = 100000;  // of linea judge and of judge_samples
+
 // The settings of a mechanism are those that the user chose; the others have their defaults.
 struct RunConfig {
   // data

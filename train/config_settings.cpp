@@ -124,8 +124,8 @@ void add_records(std::vector<GeneralSetting>& list) {
   add(&Config::sample_every,
       harmless(integer_of("sample_every", 0, "steps between samples; 0: at the end")));
   add(&Config::judge_samples,
-      harmless(integer_of("judge_samples", 0,
-                          "samples that are judged at the same steps, as by linea judge")));
+      harmless(integer("judge_samples", 0, {0, static_cast<double>(kMaxJudgedSamples)},
+                       "samples that are judged at the same steps, as by linea judge")));
   add(&Config::keep_last,
       harmless(
           integer_of("keep_last", 0,

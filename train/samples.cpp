@@ -1,6 +1,7 @@
 #include "train/samples.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "data/files.h"
 #include "data/tasks/image_task.h"
@@ -27,6 +28,35 @@ int64_t sampling_batch(const Model& model, const SamplingOptions& options) {
   const size_t fit = memory_limit().bytes / 2 / model.start(options.is_guided() ? 2 : 1).bytes();
   const auto rows = static_cast<int64_t>(std::min<size_t>(fit, kMaxBatch));
   return std::max(rows / kMinBatch * kMinBatch, kMinBatch);
+}
+
+int64_t grid_columns(int64_t count, int64_t classes) {
+  constexpr int64_t kRow = 8, kMaxClasses = 32;
+  const double images = static_cast<double>(count), root = std::sqrt(images);
+  const auto stretch = [&](int64_t columns) {  // of the longer side, 1 for a square
+    const double square = static_cast<double>(columns) * static_cast<double>(columns);
+    return std::max(square / images, images / square);
+  };
+  int64_t best = 0;
+  const auto offer = [&](int64_t columns) {
+    if (best == 0 || stretch(columns) <= stretch(best)) best = columns;
+  };
+  if (classes > 1)
+    for (int64_t columns = classes; columns <= std::min(count, kMaxClasses); columns += classes)
+      if (count % columns == 0) offer(columns);
+  if (best > 0) return best;
+  if (count <= kRow) return count;
+  if (count <= kRow * kRow && count % kRow == 0) return kRow;
+  int64_t fewest = count;
+  for (auto columns = static_cast<int64_t>(std::ceil(root / 2));
+       static_cast<double>(columns) <= 2 * root; ++columns) {
+    const int64_t empty = (columns - count % columns) % columns;
+    if (empty > fewest) continue;
+    if (empty < fewest) best = 0;
+    fewest = empty;
+    offer(columns);
+  }
+  return best;
 }
 
 ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns,
@@ -94,8 +124,9 @@ std::string sample_images(const Model& model, const TaskShape& shape,
   require(shape.side > 0, "this model does not sample images; sample text with `tokens`");
   require(request.count >= 1, "`count` is {}; it must be at least 1", request.count);
   require_class(shape, request.class_label);
-  const ImageGrid grid =
-      image_grid(shape, request.count, std::min<int64_t>(8, request.count), request.scale);
+  const ImageGrid grid = image_grid(
+      shape, request.count,
+      grid_columns(request.count, request.class_label < 0 ? shape.classes : 0), request.scale);
   { const AtomicFile writable(png); }  // refused now rather than after sampling
   const std::vector<uint8_t> grays =
       sample_image_set(model, shape, options, request, progress).pixels;

@@ -35,6 +35,12 @@ std::vector<std::vector<int32_t>> sample_rows(const Model& model, const Sampling
                                               int64_t tokens, const SamplingProgress& progress,
                                               const Generator::TokenCallback& continues = {});
 
+// The columns of a grid of `count` images. Where the classes come in turn and divide the count, a
+// multiple of `classes`, so that each column has one class. Else 8 of up to 64 images where they
+// divide them, or whatever leaves the fewest places empty: none if the count has two factors whose
+// ratio is at most 4.
+int64_t grid_columns(int64_t count, int64_t classes);
+
 // The layout of images of a task, each pixel shown as scale x scale pixels; by default as many as
 // make an image 56 wide. Error: ErrorKind::usage, a scale outside of 1 to kMaxScale, or too many
 // images for one PNG.

@@ -2,6 +2,7 @@
 #include "tests/cli/program.h"
 
 #include "data/image.h"
+#include "tests/data/png_decoder.h"
 
 namespace linea {
 namespace {
@@ -87,7 +88,29 @@ TEST_F(Judge, AsksForNoClassWhereTheModelKnowsNone) {
   const nlohmann::json result = judged("run --count 2");
   EXPECT_TRUE(result["right"].is_null()) << result;
   EXPECT_GE(result["sure"]["samples"], 0);
-  EXPECT_FALSE(exists("copies.png"));
+  EXPECT_FALSE(exists("run/copies.png"));
+}
+
+// Whether the frame of each image of a sheet is orange, and its middle pixel, by number.
+struct Shown {
+  bool marked;
+  int middle;
+};
+std::vector<Shown> shown_in(const std::string& png_bytes) {
+  const Png png = decode_png(png_bytes);
+  EXPECT_EQ(png.channels, 3);
+  constexpr size_t kSide = 7 * 7 + 2 * 3, kCell = kSide + 1, kCaption = 13;  // 7 x 7, scale 7
+  std::vector<Shown> images;
+  const auto pixel = [&](size_t row, size_t column) {
+    return &png.bytes[3 * (row * png.width + column)];
+  };
+  for (size_t top = kCaption; top < png.height; top += kCell)
+    for (size_t left = 0; left < png.width; left += kCell) {
+      const uint8_t* frame = pixel(top + 1, left + 1);
+      images.push_back({frame[0] == 213 && frame[1] == 94 && frame[2] == 0,
+                        pixel(top + kSide / 2, left + kSide / 2)[0]});
+    }
+  return images;
 }
 
 // Black training images, which a model learns at once, and gray test images.
@@ -99,16 +122,61 @@ TEST_F(Judge, ShowsEveryCopy) {
                    {.count = 1, .height = 7, .width = 7});
   done("train --task images --data images --size 7 --channels 1 --levels 256" + kSmall +
        " --steps 60 --lr 0.01 --out run");
-  std::vector<int> heights;
-  for (const int count : {16, 30}) {
+  for (const auto& [count, sheet] : {std::pair{16, "run/copies.png"}, {30, "run/copies-2.png"}}) {
     const nlohmann::json result = judged(fmt::format("run --count {} --temperature 0.1", count));
     EXPECT_EQ(result["nearest"]["copies"], count) << result;
-    const std::string png = bytes(result["sheet"].get<std::string>());
-    ASSERT_GT(png.size(), 24u);
-    heights.push_back(static_cast<uint8_t>(png[22]) * 256 + static_cast<uint8_t>(png[23]));
+    EXPECT_EQ(result["sheet"], sheet);
+    const std::vector<Shown> images = shown_in(bytes(sheet));
+    const auto marked =
+        std::count_if(images.begin(), images.end(), [](Shown one) { return one.marked; });
+    EXPECT_EQ(marked, 2 * count);
   }
-  EXPECT_TRUE(exists("copies.png"));
-  EXPECT_GT(heights[1], heights[0]);
+  EXPECT_FALSE(exists("copies.png"));
+  const std::string file = "run/checkpoints/step-00000060";
+  EXPECT_EQ(judged(file + " --count 2 --temperature 0.1")["sheet"], "run/copies-3.png");
+  EXPECT_NE(done("judge run --count 2 --temperature 0.1").out.find("orange"), std::string::npos);
+}
+
+// All samples of the black class are nearer to their training images than any of the other, whose
+// images are white with black dots at other places each, but not in the middle.
+TEST_F(Judge, ShowsOneSampleOfEachClass) {
+  for (const std::string name : {"black", "white"}) {
+    fs::create_directories(path("images/" + name));
+    for (size_t i = 0; i < 30; ++i) {
+      std::vector<uint8_t> pixels(49, 0);
+      for (size_t j = 0; j < pixels.size() && name == "white"; ++j)
+        pixels[j] = j == 24 || (i * 37 + j * j * 11) % 7 != 0 ? 255 : 0;
+      write_png_grid(path(fmt::format("images/{}/{}.png", name, i)), pixels,
+                     {.count = 1, .height = 7, .width = 7});
+    }
+  }
+  done("train --task images --data images --size 7 --channels 1 --levels 2 --class-token" + kSmall +
+       " --steps 60 --lr 0.01 --out run");
+  judged("run --count 60 --temperature 0.1 --out sheet.png");
+  const std::vector<Shown> images = shown_in(bytes("sheet.png"));
+  ASSERT_EQ(images.size(), 32u);
+  EXPECT_EQ(images[0].middle, 0);
+  EXPECT_EQ(images[2].middle, 255) << "the nearest sample of the second class";
+  EXPECT_EQ(images[4].middle, 0);
+}
+
+// Real images in the proportions of the samples, the classes in turn, are what the floor is made
+// of, however rare a class is in the data.
+TEST_F(Judge, ComparesClassesInEqualShares) {
+  for (const auto& [name, gray, count] : {std::tuple{"black", 0, 90}, {"white", 255, 30}}) {
+    fs::create_directories(path(std::string("images/") + name));
+    for (int i = 0; i < count; ++i)
+      write_png_grid(path(fmt::format("images/{}/{}.png", name, i)),
+                     std::vector<uint8_t>(49, static_cast<uint8_t>(gray)),
+                     {.count = 1, .height = 7, .width = 7});
+  }
+  done("train --task images --data images --size 7 --channels 1 --levels 2 --class-token" + kSmall +
+       " --steps 100 --lr 0.01 --out run");
+  const nlohmann::json result = judged("run --count 40 --temperature 0.1");
+  EXPECT_EQ(result["right"], 1.0) << result;
+  EXPECT_NEAR(result["classes"]["real"], 2, 0.01);
+  const double samples = result["frechet"]["samples"], floor = result["frechet"]["real"];
+  EXPECT_NEAR(samples, floor, 0.01 * std::max(1.0, floor)) << result;
 }
 
 // Of two classes, black and white, which a model learns at once.
@@ -193,6 +261,9 @@ TEST_F(Judge, RefusesWhatCannotBeJudged) {
   refused(2, "judge copy", {"copy", "linea eval"});
   done(kDigits + " --steps 1 --out run");
   refused(2, "judge run --count 1", {"--count", "1", "2"});
+  refused(2, "judge nowhere --count 1000000000000", {"--count", "1000000000000", "100000"});
+  refused(2, "judge nowhere --count 1000 --tokens 1000000", {"--tokens", "1000000", "100000"});
+  refused(2, kDigits + " --steps 1 --judge-samples 100001 --out other", {"--judge-samples"});
   refused(2, "judge run --tokens 5", {"--tokens", "images"});
   refused(2, "judge run --out x.jpg", {"x.jpg", ".png"});
   refused(2, "judge run --temperature 0", {"temperature"});

@@ -240,7 +240,7 @@ TEST_F(RunsTest, PlotsRunsOverEachOther) {
   EXPECT_EQ(steps.find("short, validation"), std::string::npos);
   done("plot runs/long --svg time.svg --over time --metrics accuracy,grad_norm");
   const std::string time = bytes("time.svg");
-  for (const char* text : {">training time, seconds<", ">accuracy<", ">grad_norm<"})
+  for (const char* text : {">training time, seconds<", ">accuracy<", ">gradient norm<"})
     EXPECT_NE(time.find(text), std::string::npos) << text;
   EXPECT_EQ(time.find(">loss<"), std::string::npos);
 }
@@ -253,7 +253,82 @@ TEST_F(RunsTest, PlotThinsOutLongCurves) {
   put("runs/long/metrics.jsonl", lines);
   done("plot runs/long --svg loss.svg --metrics loss");
   const std::string svg = bytes("loss.svg");
-  EXPECT_EQ(std::count(svg.begin(), svg.end(), 'L'), 249);
+  const std::string path = svg.substr(svg.find(" d=\"", svg.find("class=\"curve\"")));
+  EXPECT_EQ(std::count(path.begin(), path.begin() + static_cast<int64_t>(path.find("data-v")), 'L'),
+            249);
+}
+
+// The values that each curve of a chart shows under the pointer, by its name.
+std::map<std::string, std::string> values_of(const std::string& svg) {
+  std::map<std::string, std::string> values;
+  const std::string start = "data-v=\"";
+  for (size_t at = svg.find(start); at != std::string::npos; at = svg.find(start, at + 1)) {
+    const size_t first = at + start.size(), title = svg.find("<title>", at) + 7;
+    values[svg.substr(title, svg.find('<', title) - title)] =
+        svg.substr(first, svg.find('"', first) - first);
+  }
+  return values;
+}
+
+TEST_F(RunsTest, PlotsValidationsUnderTheirOwnName) {
+  put("runs/long/metrics.jsonl",
+      "{\"step\":10,\"loss\":4}\n{\"step\":10,\"val_loss\":3,\"val_loss_ema\":2}\n"
+      "{\"step\":20,\"loss\":2}\n{\"step\":20,\"val_loss\":2,\"val_loss_ema\":1,"
+      "\"whole_val_loss\":9,\"judge_frechet\":5,\"judge_frechet_real\":1}\n");
+  const auto plotted = [&](const std::string& arguments) {
+    done("plot runs/long --svg x.svg " + arguments);
+    return values_of(bytes("x.svg"));
+  };
+  using Values = std::map<std::string, std::string>;
+  EXPECT_EQ(plotted("--metrics val_loss"), (Values{{"long, validation", "10,3 20,2"},
+                                                   {"long, validation, averaged", "10,2 20,1"}}));
+  EXPECT_EQ(plotted("--metrics loss"), (Values{{"long, training", "10,4 20,2"},
+                                               {"long, validation", "10,3 20,2"},
+                                               {"long, validation, averaged", "10,2 20,1"}}));
+  EXPECT_EQ(plotted("--metrics judge_frechet"),
+            (Values{{"long, samples", "20,5"}, {"long, real data", "20,1"}}));
+  refused(2, "plot runs/long --svg x.svg --metrics whole_val_loss", {"whole_val_loss", "info"});
+}
+
+TEST_F(RunsTest, PlotsALogarithmStepsFromOneOnAndMeans) {
+  std::string lines;
+  for (const auto& [step, loss] : std::map<int, std::string>{
+           {10, "8"}, {20, "4"}, {30, "2"}, {40, "\"nan\""}, {50, "1"}, {90, "0"}})
+    lines += fmt::format("{{\"step\":{},\"loss\":{},\"val_loss\":{}}}\n", step, loss, loss);
+  put("runs/long/metrics.jsonl", lines);
+  const auto plotted = [&](const std::string& arguments) {
+    done("plot runs/long --svg x.svg --metrics loss " + arguments);
+    return values_of(bytes("x.svg"));
+  };
+  EXPECT_EQ(plotted("--from 30")["long, training"], "30,2 50,1 90,0");
+  EXPECT_EQ(plotted("--log")["long, training"], "10,8 20,4 30,2 50,1");
+  const auto smooth = plotted("--smooth 20");
+  EXPECT_EQ(smooth.at("long, training"), "10,6 20,4.6667 30,3 50,1 90,0");
+  EXPECT_EQ(smooth.at("long, validation"), "10,8 20,4 30,2 50,1 90,0") << "never smoothed";
+  EXPECT_NE(bytes("x.svg").find("opacity=\"0.3\""), std::string::npos) << "what was recorded, pale";
+  refused(2, "plot runs/long --svg x.svg --metrics loss --from 91", {"--from", "91", "90"});
+  refused(2, "plot runs/long --svg x.svg --metrics loss --from -1", {"--from", "-1"});
+  refused(2, "plot runs/long --svg x.svg --metrics loss --smooth -1", {"--smooth", "-1"});
+}
+
+TEST_F(RunsTest, PlotsTwentyRuns) {
+  std::string runs;
+  for (int i = 0; i < 20; ++i) {
+    fs::create_directories(path(fmt::format("many/{}", i)));
+    put(fmt::format("many/{}/metrics.jsonl", i),
+        "{\"step\":10,\"loss\":1}\n{\"step\":20,\"loss\":1}\n");
+    runs += fmt::format(" many/{}", i);
+  }
+  done("plot" + runs + " --svg x.svg --metrics loss");
+  const std::string svg = bytes("x.svg");
+  std::set<std::string> looks;
+  for (size_t at = svg.find("data-v="); at != std::string::npos; at = svg.find("data-v=", at + 1)) {
+    const size_t group = svg.rfind("<g class=", at), end = svg.find('>', at);
+    const size_t dashes = svg.find("stroke-dasharray", at);
+    looks.insert(svg.substr(group, svg.find(" data-n", group) - group) +
+                 (dashes < end ? svg.substr(dashes, end - dashes) : ""));
+  }
+  EXPECT_EQ(looks.size(), 20u);
 }
 
 TEST_F(RunsTest, PlotRefusesWhatItCannotShow) {

@@ -47,8 +47,8 @@ TEST_F(Sample, WritesAGridOfImages) {
   const Outcome outcome = done("sample run --count 10 --out grid.png");
   EXPECT_EQ(lines_of(outcome.out).back(), "grid.png");
   EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos);
-  // 8 columns, 2 lines of 12 x 12 images, each pixel 4 x 4, a line of 1 between
-  EXPECT_EQ(png_size("grid.png"), (std::pair<int64_t, int64_t>{8 * 48 + 7, 2 * 48 + 1}));
+  // 5 columns, 2 lines of 12 x 12 images, each pixel 4 x 4, a line of 1 between
+  EXPECT_EQ(png_size("grid.png"), (std::pair<int64_t, int64_t>{5 * 48 + 4, 2 * 48 + 1}));
   done("sample run --count 3 --seed 5 --out grid.png");
   EXPECT_EQ(png_size("grid.png"), (std::pair<int64_t, int64_t>{3 * 48 + 2, 48}));
 
@@ -64,6 +64,14 @@ TEST_F(Sample, WritesAGridOfImages) {
   EXPECT_NE(sampled("--seed 5 --temperature 0.2"), bytes("grid.png"));
   EXPECT_EQ(sampled("--greedy --seed 5"), sampled("--greedy --seed 6"));
   EXPECT_EQ(sampled("--greedy"), sampled("--temperature 1e-9"));
+}
+
+TEST_F(Sample, AColumnForEachClass) {
+  done(kDigits + " --class-token --steps 1 --out run");
+  done("sample run --count 30 --out grid.png");
+  EXPECT_EQ(png_size("grid.png"), (std::pair<int64_t, int64_t>{10 * 48 + 9, 3 * 48 + 2}));
+  done("sample run --count 30 --class 7 --out grid.png");
+  EXPECT_EQ(png_size("grid.png"), (std::pair<int64_t, int64_t>{6 * 48 + 5, 5 * 48 + 4}));
 }
 
 TEST_F(Sample, TheDefaultNameReplacesNoFile) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "tests/data/data_helpers.h"
 
@@ -165,11 +166,118 @@ TEST(Chart, WithoutMarkersIsALineAlone) {
   EXPECT_EQ(discs(), 0);
 }
 
-TEST(Chart, LongNamesWidenIt) {
+// The x of a text, and its anchor.
+std::string attribute(const std::string& tag, const std::string& name) {
+  const size_t at = tag.find(" " + name + "=\"");
+  if (at == std::string::npos) return "";
+  const size_t start = at + name.size() + 3;
+  return tag.substr(start, tag.find('"', start) - start);
+}
+
+std::vector<std::string> tags(const std::string& svg, const std::string& name) {
+  std::vector<std::string> found;
+  for (size_t at = svg.find("<" + name + " "); at != std::string::npos;
+       at = svg.find("<" + name + " ", at + 1))
+    found.push_back(svg.substr(at, svg.find("</", at) - at));
+  return found;
+}
+
+// Every text stays inside at the size of narrow charts, 18 units, with letters of 0.5 em.
+TEST(Chart, LongTextStaysInside) {
   Chart chart = simple_chart();
-  EXPECT_EQ(count(charts_svg({chart}), "viewBox=\"0 0 960 "), 1);
-  chart.series[0].name = std::string(60, 'n');
-  EXPECT_EQ(count(charts_svg({chart}), "viewBox=\"0 0 1270 "), 1);
+  chart.title = std::string(90, 't');
+  chart.y.label = std::string(90, 'y');
+  chart.series[0].name = "left out/" + std::string(60, 'n') + "/end";
+  const std::string svg = charts_svg({chart});
+  expect_well_formed(svg);
+  EXPECT_EQ(count(svg, "viewBox=\"0 0 600 "), 1);
+  EXPECT_NE(svg.find("n/end</text>"), std::string::npos) << "its end tells runs apart";
+  EXPECT_EQ(svg.find("left out/n", svg.find("</g>\n<g class=\"entry\"")), std::string::npos);
+  for (const std::string& tag : tags(svg, "text")) {
+    const std::string text = tag.substr(tag.find('>') + 1), style = attribute(tag, "style");
+    const double size = style.empty() ? 18 : std::stod(style.substr(style.find(':') + 1));
+    const double width = 0.5 * size * static_cast<double>(text.size());
+    const double x = std::stod(attribute(tag, "x"));
+    const std::string anchor = attribute(tag, "text-anchor");
+    EXPECT_GE(anchor == "end" ? x - width : anchor == "middle" ? x - width / 2 : x, 0) << tag;
+    EXPECT_LE(anchor == "end" ? x : anchor == "middle" ? x + width / 2 : x + width, 600) << tag;
+  }
+}
+
+// Twenty runs: no two have the same color and pattern, and each has one entry, whatever its parts.
+TEST(Chart, TellsTwentyRunsApart) {
+  Chart chart;
+  for (int i = 0; i < 20; ++i)
+    for (const char* part : {"training", "validation"})
+      chart.series.push_back({"run " + std::to_string(i),
+                              {0, 1},
+                              {1.0 * i, 2.0 * i},
+                              i % kChartColors,
+                              i / kChartColors,
+                              part == std::string("validation"),
+                              part});
+  const std::string svg = charts_svg({chart});
+  expect_well_formed(svg);
+  std::set<std::string> looks, places;
+  const size_t legend = svg.find("<g class=\"entry\"");
+  for (size_t at = legend; at != std::string::npos; at = svg.find("<g class=\"entry\"", at + 1)) {
+    const std::string entry = svg.substr(at, svg.find("</text>", at) - at);
+    looks.insert(attribute(entry, "color") + attribute(entry, "stroke-dasharray"));
+    const std::string text = entry.substr(entry.find("<text"));
+    places.insert(attribute(text, "x") + "," + attribute(text, "y"));
+  }
+  EXPECT_EQ(looks.size(), 20u);
+  EXPECT_EQ(places.size(), 20u);
+  for (const char* part : {">training</text>", ">validation</text>"})
+    EXPECT_EQ(count(svg, part), 1);
+  EXPECT_EQ(count(svg, "<title>run 19, validation</title>"), 1);
+}
+
+// What the script shows: exact values, in the order of the path's points.
+TEST(Chart, HoldsTheValuesOfItsPoints) {
+  Chart chart;
+  chart.series = {{"s", {1, 2.5, 3}, {0.651234, std::nan(""), 1e-9}}};
+  const std::string svg = charts_svg({chart});
+  expect_well_formed(svg);
+  EXPECT_EQ(count(svg, "data-v=\"1,0.65123 3,1e-09\""), 1);
+  EXPECT_EQ(count(svg, "<script>"), 1);
+  EXPECT_EQ(chart_script().find_first_of("<&"), std::string::npos) << "XML would need escapes";
+  EXPECT_EQ(count(svg, "prefers-color-scheme:dark"), 2);
+  chart.series[0].faint = true;
+  EXPECT_EQ(count(charts_svg({chart}), "data-v="), 0);
+}
+
+TEST(Chart, LabelsOneAxisAlike) {
+  Chart chart;
+  const auto labels = [&](double low, double high, bool logarithmic) {
+    chart.y.logarithmic = logarithmic;
+    chart.series = {{"s", {0, 1}, {low, high}}};
+    const std::string svg = charts_svg({chart});
+    std::vector<std::string> found;
+    for (const std::string& tag : tags(svg, "text"))
+      if (attribute(tag, "text-anchor") == "end") found.push_back(tag.substr(tag.find('>') + 1));
+    return found;
+  };
+  using Labels = std::vector<std::string>;
+  EXPECT_EQ(labels(0.65, 0.74, false), (Labels{"0.66", "0.68", "0.70", "0.72", "0.74"}));
+  EXPECT_EQ(labels(0, 30000, false), (Labels{"0", "5k", "10k", "15k", "20k", "25k", "30k"}));
+  EXPECT_EQ(labels(0.65, 4, true), (Labels{"0.6", "0.7", "0.8", "1", "1.5", "2", "3", "4"}));
+}
+
+// A marker each at the first to 25th point would hide a long curve's line.
+TEST(Chart, LimitsMarkers) {
+  Chart chart;
+  Series series;
+  for (int i = 0; i < 1000; ++i) {
+    series.x.push_back(i);
+    series.y.push_back(i % 7);
+  }
+  chart.series = {series};
+  EXPECT_EQ(count(charts_svg({chart}), "<circle"), 25);
+  series.markers = false;
+  series.x = series.y = {1};
+  chart.series = {series};
+  EXPECT_EQ(count(charts_svg({chart}), "<circle"), 1) << "a line of one point is invisible";
 }
 
 }  // namespace

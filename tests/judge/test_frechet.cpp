@@ -91,6 +91,16 @@ TEST(Frechet, HasTheClosedFormOfOneFeature) {
   EXPECT_NEAR(frechet_distance(a, b), 100 + deviation * deviation, 1e-12);
 }
 
+// mean 3/4 1 + 1/4 3;  covariance (3/4 1/4 + 1/4 9/4) / (1 - 9/16 - 1/16)
+TEST(Frechet, WeighsItsVectors) {
+  const Moments weighted = moments({1, 3}, 1, {0.75, 0.25});
+  EXPECT_DOUBLE_EQ(weighted.mean[0], 1.5);
+  EXPECT_DOUBLE_EQ(weighted.covariance[0], 2);
+  const std::vector<float> features = mixed_features(10, 3, 1, 0);
+  const Moments equal = moments(features, 3), tenths = moments(features, 3, std::vector(10, 0.1));
+  for (size_t i = 0; i < 9; ++i) EXPECT_NEAR(equal.covariance[i], tenths.covariance[i], 1e-12) << i;
+}
+
 // Fewer vectors than features: the covariances are singular.
 TEST(Frechet, TakesSingularCovariances) {
   std::vector<float> features = mixed_features(3, 8, 1, 0);
