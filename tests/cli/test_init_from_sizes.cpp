@@ -50,6 +50,8 @@ TEST_F(InitFromSizes, NewLayersAddNothingAtFirst) {
   train(kCopy);
   start("--layers 3", {"weights of base: blocks.1 to 2 new, adding 0 at first\n"});
   expect_same_loss();
+  for (const char* last : {"blocks.1.out.weight", "blocks.2.down.weight"})
+    for (const double x : tensor("new", last)) EXPECT_NEAR(x, 0, 1e-20) << last;
   done("train --init-from base --layers 2 --steps 2 --lr 1e-2 --warmup 0 --out learned");
   double largest = 0;
   for (const double x :
@@ -97,7 +99,9 @@ TEST_F(InitFromSizes, ImagesOfAnotherSizeTakeTheNearestPixels) {
   expect_row("row_embedding.weight", 5, 2);
   expect_row("column_embedding.weight", 23, 11);
   start("--size 24 --positions learned", {"nearest pixels", "its learned+grid ones"});
-  start("--size 13", {"nearest pixels"});
+  start("--size 18", {"nearest pixels"});
+  expect_row("row_embedding.weight", 1, 1);
+  expect_row("column_embedding.weight", 2, 1);
 }
 
 TEST_F(InitFromSizes, ClassesStartAsTheStartOfAnImage) {
