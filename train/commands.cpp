@@ -1,40 +1,16 @@
 #include "train/commands.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <sstream>
 
 #include "data/files.h"
-#include "data/one_line.h"
+#include "train/format.h"
 
 namespace linea {
 namespace {
 
 constexpr const char* kCommandsFile = "commands.txt";
 
-bool is_plain(char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  return (byte < 0x80 && std::isalnum(byte) != 0) ||
-         std::string_view("_@%+=:,./-").find(c) != std::string_view::npos;
-}
-
 }  // namespace
-
-std::string shell_word(const std::string& word) {
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
-  const bool control = std::any_of(word.begin(), word.end(), is_control);
-  std::string text = control ? "$'" : "'";
-  for (const char c : word) {
-    if (control && is_control(c))
-      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    else if (control && (c == '\'' || c == '\\'))
-      text += std::string("\\") + c;
-    else
-      text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return text + "'";
-}
 
 void record_command(const std::filesystem::path& run, const std::vector<std::string>& words) {
   std::string text;

@@ -33,7 +33,10 @@ std::string plural(int64_t count, const std::string& noun) {
 }
 
 std::string shell_quote(const std::string& path) {
-  const std::string word = path.starts_with('-') ? "./" + path : path;
+  return shell_word(path.starts_with('-') ? "./" + path : path);
+}
+
+std::string shell_word(const std::string& word) {
   const auto is_plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
            std::string_view("_./,:=+@%-").find(c) != std::string_view::npos;

@@ -11,8 +11,10 @@ std::string format_bytes(double bytes);                      // "1.5 GiB"
 std::string format_count(double count);                      // "12.3k"
 std::string plural(int64_t count, const std::string& noun);  // "1 step", "2 steps"
 
-// A path as one word of a command that the user copies: RUN, 'my run', './-run' (no option), and
-// $'a\012b' where it has control characters or is not UTF-8.
+// A word of a command that the user copies: RUN, 'my run', and $'a\012b' where it has control
+// characters or is not UTF-8.
+std::string shell_word(const std::string& word);
+// A path as such a word that is no option: './-run'.
 std::string shell_quote(const std::string& path);
 
 }  // namespace linea

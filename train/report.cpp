@@ -222,7 +222,7 @@ std::string progress_html(const RunHistory& history, const RunConfig& config, in
         "<p id=\"stale\" class=\"stale\" hidden>The program that trains this run has not written "
         "this page for longer than usual: it has ended or waits. <code>linea train --resume "
         "{}</code> continues the run.</p>\n",
-        escape_xml(shell_word(history.folder.string())));
+        escape_xml(shell_quote(history.folder.string())));
   return html + fmt::format("<progress max=\"{}\" value=\"{}\"></progress>\n", config.steps, step);
 }
 
