@@ -12,19 +12,20 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6716,
-    "autograd": 2010,
-    "nn": 2621,
+    "tensor": 6860,
+    "autograd": 2035,
+    "nn": 2710,
     "cuda": 9228,
-    "data": 3376,
-    "train": 4344,
-    "bench": 2015,
-    "cli": 962,
+    "data": 5360,
+    "train": 5680,
+    "bench": 2060,
+    "cli": 1160,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["nn/attention/*", "nn/feature_map/*", "nn/optim/*", "data/tasks/*"] + [
-    f"cli/{command}*.cpp" for command in "approx attend bench data eval help info judge manual plot runs sample train verify".split()]
+    f"cli/{command}*.cpp" for command in "approx attend bench data eval help info judge manual plot presets runs sample train verify".split()]
 MAX_FILE, MAX_FUNCTION = 400, 60
+MAX_FILES = {"tools/linea_model.py": 450}  # one file that a user can copy
 KERNELS = ("tensor/cpu/", "cuda/")
 
 TOKEN = re.compile(
@@ -76,8 +77,9 @@ def main():
         if not re.search(r"\.(h|cpp|cu|py|sh|cmake)$|CMakeLists.txt$", path):
             continue
         text = open(path, encoding="utf-8").read()
-        if text.count("\n") > MAX_FILE:
-            wrong.append(f"{path}: {text.count(chr(10))} lines, of {MAX_FILE} at most: split it")
+        limit = MAX_FILES.get(path, MAX_FILE)
+        if text.count("\n") > limit:
+            wrong.append(f"{path}: {text.count(chr(10))} lines, of {limit} at most: split it")
         if not re.search(r"\.(h|cpp|cu)$", path):
             continue
         folder = path.split("/")[0]
