@@ -119,6 +119,7 @@ TEST(Generator, ContinuesPastTheLength) {
             .sample({{7}}, 3 * kLength + 5, [&](const std::vector<int32_t>& tokens) {
               EXPECT_EQ(tokens.size(), 1u);
               ++seen;
+              return true;
             });
     ASSERT_EQ(sampled[0].size(), static_cast<size_t>(3 * kLength + 5));
     EXPECT_EQ(seen, 3 * kLength + 5);
