@@ -30,6 +30,7 @@ const std::vector<NamedOffer>& named_offers() {
       {"--config", Offer::files},
       {"--data", Offer::files},
       {"--prompt-file", Offer::files},
+      {"--prompts", Offer::files},
       {"--complete", Offer::files},
       {"--svg", Offer::files},
       {"--csv", Offer::files},

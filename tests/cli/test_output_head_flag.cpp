@@ -7,7 +7,7 @@ namespace {
 class OutputHeadFlag : public ProgramTest {
  protected:
   double last_bits(const std::string& run) const {
-    return metrics(run).back()["val_bits"].get<double>();
+    return metrics(run).back()["whole_val_bits"].get<double>();
   }
 };
 

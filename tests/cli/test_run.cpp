@@ -16,8 +16,8 @@ TEST_F(Run, WritesTheDocumentedFiles) {
   EXPECT_NE(outcome.err.find("bits/dim"), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.err.find_first_of("\r\x1b"), std::string::npos)
       << "a terminal's codes in a file";
-  EXPECT_EQ(names_in("run"),
-            (Words{"checkpoints", "config.toml", "metrics.jsonl", "report.html", "samples"}));
+  EXPECT_EQ(names_in("run"), (Words{"checkpoints", "commands.txt", "config.toml", "metrics.jsonl",
+                                    "report.html", "samples"}));
   Words kept = names_in("run/checkpoints");
   kept.erase(std::remove(kept.begin(), kept.end(), "step-00000006"),
              kept.end());  // where it was the best

@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <regex>
+
 #include "tests/cli/program.h"
 #include "train/run_lock.h"
 
@@ -153,8 +155,12 @@ TEST_F(RunsTest, TellsRunningFinishedStoppedAndDiedRunsApart) {
   const size_t steps = config.find("steps = 20");
   put("runs/long/config.toml", config.substr(0, steps) + "steps = 40" + config.substr(steps + 10));
   EXPECT_EQ(state(), "stopped");
-  append("runs/long", "{\"step\":20,\"whole_val_loss\":1}\n");
-  EXPECT_EQ(state(), "finished");  // early
+  put("runs/long/config.toml", std::regex_replace(bytes("runs/long/config.toml"),
+                                                  std::regex("early_stop = 0"), "early_stop = 1"));
+  append("runs/long", "{\"step\":19,\"val_loss\":1,\"val_tokens\":1}\n");
+  EXPECT_EQ(state(), "stopped");
+  append("runs/long", "{\"step\":20,\"val_loss\":2,\"val_tokens\":1}\n");
+  EXPECT_EQ(state(), "finished") << "early";
   append("runs/long", "{\"step\":30,\"loss\":1}\n");
   EXPECT_EQ(state(), "died");
   EXPECT_EQ(json_lines(done("info runs/long --json").out).at(0)["state"], "died");

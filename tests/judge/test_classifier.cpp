@@ -100,7 +100,7 @@ TEST_F(JudgedImages, RealImagesAreGoodAndNoiseIsNot) {
   EXPECT_EQ(noise.by_class->hash, real.by_class->hash);
   EXPECT_FALSE(noise.by_class->right.has_value());
   EXPECT_GT(noise.frechet.samples, 10 * real.frechet.samples);
-  EXPECT_EQ(noise.frechet.real, real.frechet.real);
+  EXPECT_GT(noise.frechet.real, real.frechet.real) << "training images in any shares of classes";
   EXPECT_EQ(noise.of_samples[0].index, 3);
   EXPECT_EQ(noise.of_samples[0].distance, 0);
   EXPECT_EQ(progress.notes, "");

@@ -31,7 +31,8 @@ std::vector<std::vector<std::string>> table_rows(const std::string& preset) {
 // A text has the 65 characters of Tiny Shakespeare, or all bytes.
 std::string vocabulary_of(const RunConfig& config) {
   if (!find_task(config.task).has_vocabulary) return "";
-  const bool bytes = config.task_settings.has("bytes") && config.task_settings.flag("bytes");
+  const Settings settings = complete_settings(task_options(config, ""));
+  const bool bytes = settings.has("tokenizer") && settings.text("tokenizer") == "bytes";
   std::string text;
   for (char c = '!'; c < '!' + 65; ++c) text.push_back(c);
   return (bytes ? Vocabulary::all_bytes() : Vocabulary::from_text(text, "test")).serialize();
