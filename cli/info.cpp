@@ -182,7 +182,7 @@ fs::path run_of(const fs::path& folder) {
 SavedModel without_model(const fs::path& run) {
   SavedModel saved;
   saved.config = read_run_config(run);
-  if (!find_task(saved.config.task).has_vocabulary)  // of which the shape depends
+  if (!find_task(saved.config.task).has_vocabulary)  // on which the shape depends
     saved.shape = task_shape(task_options(saved.config, ""));
   return saved;
 }

@@ -20,7 +20,7 @@ struct PlotOptions {
   bool log = false;
 };
 
-// The last parts of the paths, as many as it takes to tell them apart.
+// The last parts of the paths, or the whole paths where two end alike.
 std::vector<std::string> short_names(const std::vector<std::string>& paths) {
   std::vector<std::string> names;
   for (const std::string& path : paths) {

@@ -78,9 +78,13 @@ std::string_view TextSource::read(int64_t first, int64_t end, std::string& buffe
 
 std::string_view TextSource::start(std::string& buffer) const {
   if (is_in_memory()) return read(0, size_, buffer);
-  std::string end;
   read(0, std::min(size_, kEnds), buffer);
-  buffer += read(size_ - std::min(size_, kEnds), size_, end);
+  buffer.resize(whole_characters(buffer));
+  std::string last;
+  std::string_view end = read(size_ - std::min(size_, kEnds), size_, last);
+  for (int i = 0; i < 3 && !end.empty() && (static_cast<unsigned char>(end[0]) & 0xC0) == 0x80; ++i)
+    end.remove_prefix(1);
+  buffer += end;
   return buffer;
 }
 

@@ -39,8 +39,8 @@ void TextTokens::index_characters() {
     vocabulary_.encode_part(block, source_->name() + ":", size_, tokens);
     if (tokens.size() != block.size() || !offsets_.empty()) {
       // All characters so far had one byte, if there are no offsets yet.
-      for (int64_t number = 0; offsets_.empty() && number < size_; number += kStride)
-        offsets_.push_back(number);
+      if (offsets_.empty())
+        for (int64_t number = 0; number < size_; number += kStride) offsets_.push_back(number);
       size_t position = 0;
       for (size_t i = 0; i < tokens.size(); ++i) {
         if ((size_ + static_cast<int64_t>(i)) % kStride == 0)

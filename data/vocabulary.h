@@ -52,7 +52,7 @@ class Vocabulary {
                    std::vector<int32_t>& tokens) const;
   std::string decode(const std::vector<int32_t>& tokens) const;
 
-  // The tokens that the other has not, for errors; empty where one has characters and one bytes.
+  // The tokens that the other lacks, for errors; empty where one has characters and one bytes.
   std::vector<std::string> missing_from(const Vocabulary& other) const;
 
   // The first difference from another vocabulary, for errors: "character 'x' (U+0078) is new", or

@@ -57,14 +57,16 @@ std::vector<std::vector<int64_t>> by_class(const ImageSet& images, int64_t class
   return numbers;
 }
 
-// As many images of each class as `count` samples of the classes in turn have, or with 0 classes
-// `count` of all.
+// As many images of each class as `count` samples of the classes in turn have. `count` of all with 0
+// classes, or where fewer than two images are of these classes.
 ImageSet comparable(const ImageSet& images, int64_t count, int64_t classes) {
   ImageSet result{images.side, images.channels, {}, {}};
   const std::vector<std::vector<int64_t>> numbers = by_class(images, classes);
   const auto all = static_cast<int64_t>(numbers.size());
   for (int64_t c = 0; c < all; ++c)
     add_evenly_spaced(images, numbers[static_cast<size_t>(c)], (count + all - 1 - c) / all, result);
+  if (classes > 0 && result.count() < std::min<int64_t>(2, images.count()))
+    return comparable(images, count, 0);
   return result;
 }
 

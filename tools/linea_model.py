@@ -377,7 +377,7 @@ class Model:
     def encode(self, text):
         if not self.codes:
             raise ValueError(f"the task {self.settings['task']} has no text: pass tokens, which are numbers")
-        codes = text.encode() if self.of_bytes else [ord(c) for c in text]
+        codes = text if isinstance(text, bytes) else text.encode() if self.of_bytes else [ord(c) for c in text]
         for code in set(codes) - set(self.codes):
             raise ValueError(f"{chr(code)!r} (U+{code:04X}) is not in the vocabulary of {len(self.codes)} tokens")
         if self.pairs is not None:
@@ -391,6 +391,21 @@ class Model:
             tokens = [byte for token in tokens for byte in split(token)]
         codes = [self.codes[token] for token in tokens]
         return bytes(codes).decode(errors="replace") if self.of_bytes else "".join(map(chr, codes))
+
+    def split(self, text):
+        """The tokens of a file's bytes, and the number of the first of the last tenth: of bytes for byte pairs, up to a
+        whole character, else of tokens. `--tokenizer bytes` keeps a byte order mark."""
+        text = text if self.settings.get("tokenizer") == "bytes" else text.removeprefix(b"\xef\xbb\xbf")
+        if self.pairs is None:
+            tokens = self.encode(text if self.of_bytes else text.decode())
+            return tokens, len(tokens) * 9 // 10
+        cut = len(text) * 9 // 10
+        back = next((n for n in range(1, min(4, cut) + 1) if text[cut - n] & 0xC0 != 0x80), 0)
+        lead = text[cut - back] if back else 0
+        if 0xC0 <= lead < 0xF8 and (4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2) > back:
+            cut -= back
+        train = self.encode(text[:cut])
+        return train + self.encode(text[cut:]), len(train)
 
     def generate(self, prompt, tokens=100, temperature=1.0, top_k=0, top_p=1.0, greedy=False, seed=1):
         """The prompt, a text or a list of tokens, and what follows. Past its length the model reads the last half."""
@@ -432,13 +447,12 @@ def main():
             options = dict(word.split("=") for word in words[1:])
             print(model.generate(words[0], **{key: json.loads(value) for key, value in options.items()}))
         elif command == "eval":
-            tokens = model.encode(pathlib.Path(words[0]).read_text(encoding="utf-8-sig"))
-            loss, accuracy = model.evaluate(tokens, len(tokens) * 9 // 10)
+            loss, accuracy = model.evaluate(*model.split(pathlib.Path(words[0]).read_bytes()))
             print(f"loss {loss:.4f} nats, {loss / math.log(2):.4f} bits, accuracy {accuracy:.4f}")
         else:
             for scores in model([int(word) for word in (command, *words)]):
                 print(*(f"{score:.7g}" for score in scores))
-    except (ValueError, TypeError, KeyError, OSError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, OSError) as error:
         sys.exit(f"linea_model.py: {error}")
 
 if __name__ == "__main__":

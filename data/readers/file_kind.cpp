@@ -117,8 +117,8 @@ bool is_cpio(std::string_view bytes) {
 }
 
 // A length below the file's size, and a JSON object.
-bool is_safetensors(std::string_view bytes) {
-  return bytes.size() > 10 && little_endian_at(bytes, 0, 8) <= bytes.size() - 8 &&
+bool is_safetensors(std::string_view bytes, uint64_t file_bytes) {
+  return bytes.size() > 10 && little_endian_at(bytes, 0, 8) <= file_bytes - 8 &&
          little_endian_at(bytes, 0, 8) > 1 && has_at(bytes, 8, "{\"");
 }
 
@@ -128,9 +128,9 @@ bool is_windows_program(std::string_view bytes) {
          has_at(bytes, little_endian_at(bytes, 60, 4), "PE\0\0"sv);
 }
 
-bool is_bitmap(std::string_view bytes) {
+bool is_bitmap(std::string_view bytes, uint64_t file_bytes) {
   return bytes.size() >= 14 && bytes.starts_with("BM") &&
-         little_endian_at(bytes, 2, 4) == bytes.size() && little_endian_at(bytes, 6, 4) == 0;
+         little_endian_at(bytes, 2, 4) == file_bytes && little_endian_at(bytes, 6, 4) == 0;
 }
 
 // A text whose every second byte, or three of four, is 0, as ASCII is in UTF-16 and UTF-32.
@@ -180,13 +180,13 @@ std::string single_byte_hint(std::string_view text) {
   if (stray == 0) return "";
   if (valid > stray)
     return fmt::format(
-        " (all but {} bytes are UTF-8; leave them out by iconv -c -f UTF-8 -t UTF-8)", stray);
+        " (most of it is UTF-8; leave the other bytes out by iconv -c -f UTF-8 -t UTF-8)");
   return convert_from(windows > 0 ? "WINDOWS-1252" : "ISO-8859-1", "seems to be");
 }
 
 }  // namespace
 
-std::optional<FileKind> foreign_kind(std::string_view bytes) {
+std::optional<FileKind> foreign_kind(std::string_view bytes, uint64_t file_bytes) {
   for (const Start& start : kStarts) {
     if (has_at(bytes, start.offset, start.bytes) && bytes.starts_with(start.first))
       return FileKind{start.name, start.remedy};
@@ -194,12 +194,12 @@ std::optional<FileKind> foreign_kind(std::string_view bytes) {
   if (is_old_tar(bytes)) return FileKind{"a tar archive", kUntar};
   if (is_cpio(bytes))
     return FileKind{"a cpio archive", "unpack it by cpio -id and name a file in it"};
-  if (is_safetensors(bytes)) return FileKind{"a safetensors file", kOther};
+  if (is_safetensors(bytes, file_bytes)) return FileKind{"a safetensors file", kOther};
   if (is_windows_program(bytes)) return FileKind{"a program (Windows)", kOther};
-  if (is_bitmap(bytes)) return FileKind{"a BMP image", kImage};
+  if (is_bitmap(bytes, file_bytes)) return FileKind{"a BMP image", kImage};
   if (bytes.size() >= 12 && bytes.starts_with("PAR1") && bytes.ends_with("PAR1"))
     return FileKind{"a Parquet table", kTable};
-  if (bytes.size() < 1024 && bytes.starts_with("/annex/objects/"))
+  if (file_bytes < 1024 && bytes.starts_with("/annex/objects/"))
     return FileKind{"a pointer of git-annex, not the file itself",
                     "fetch the file by git annex get"};
   return std::nullopt;

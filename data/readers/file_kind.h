@@ -2,6 +2,7 @@
 // whatever the file's name is.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,8 +18,9 @@ struct FileKind {
 constexpr std::string_view kGzipStart("\x1F\x8B", 2);
 constexpr std::string_view kZipStart("PK\3\4", 4);
 
-// Archives, documents, media, programs, databases, and pointers to files that are elsewhere.
-std::optional<FileKind> foreign_kind(std::string_view bytes);
+// Archives, documents, media, programs, databases, and pointers to files that are elsewhere. `bytes`:
+// all of a file of `file_bytes`, or its first and last ones.
+std::optional<FileKind> foreign_kind(std::string_view bytes, uint64_t file_bytes);
 
 // The kind of a zip archive that is a document or a program, by the names of its files.
 std::optional<FileKind> package_kind(const std::vector<std::string>& names);

@@ -124,9 +124,11 @@ std::vector<Placed> place_by_folders(const fs::path& folder, const std::vector<I
   }
   if (std::none_of(placed.begin(), placed.end(),
                    [](const Placed& file) { return file.split == &ImageSplits::val; }))
-    fail(ErrorKind::input,
-         "{}: holds {} images in {}, too few to take one of ten for val; add a folder val",
-         folder.string(), placed.size(), folders.train);
+    fail(
+        ErrorKind::input,
+        "{}: holds {} images in {}, at least {} are needed to take one of ten for val; add images, "
+        "or a folder val",
+        folder.string(), of_train, folders.train, kValIndex + 1);
   notes.push_back(
       fmt::format("{}: the splits are its folders: {}", folder.string(), describe(folders)));
   if (outside > 0)

@@ -179,8 +179,8 @@ class JpegCheck {
           std::find_if(components_.begin(), components_.end(),
                        [&](const Component& candidate) { return candidate.id == at(entry); });
       if (component == components_.end())
-        fail_damaged(name_, fmt::format("the JPEG's scan at byte {} is of component {}, which its "
-                                        "frame has not",
+        fail_damaged(name_, fmt::format("the JPEG's scan at byte {} names component {}, which is "
+                                        "not in its frame",
                                         position, at(entry)));
       const size_t numbers = at(entry + 1);
       const Tables needed =

@@ -35,7 +35,7 @@ std::shared_ptr<const TextSource> open_text_file(const std::filesystem::path& pa
         packing == Packing::gzip ? read_gzip(path) : read_zip(path), path.string());
   if (kind == TextKind::content) {
     const std::string_view start = source->start(buffer);
-    if (const auto found = foreign_kind(start))
+    if (const auto found = foreign_kind(start, static_cast<uint64_t>(source->size())))
       fail(ErrorKind::input, "{}: {} {}{}; {}", path.string(),
            packing == Packing::none ? "is" : "holds", found->name,
            packing == Packing::gzip  ? " in gzip"

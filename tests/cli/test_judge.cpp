@@ -179,6 +179,20 @@ TEST_F(Judge, ComparesClassesInEqualShares) {
   EXPECT_NEAR(samples, floor, 0.01 * std::max(1.0, floor)) << result;
 }
 
+// Where no test image has the first classes, real images are those of any class.
+TEST_F(Judge, TakesOtherClassesWhereTheFirstHaveNoTestImage) {
+  for (const auto& [name, count] : {std::pair{"a", 5}, {"b", 3}, {"c", 50}}) {
+    fs::create_directories(path(std::string("images/") + name));
+    for (int i = 0; i < count; ++i)
+      write_png_grid(path(fmt::format("images/{}/{}.png", name, i)),
+                     std::vector<uint8_t>(49, static_cast<uint8_t>(i)),
+                     {.count = 1, .height = 7, .width = 7});
+  }
+  done("train --task images --data images --size 7 --channels 1 --class-token" + kSmall +
+       " --steps 2 --out run");
+  EXPECT_EQ(judged("run --count 2")["count"], 2);
+}
+
 // Of two classes, black and white, which a model learns at once.
 TEST_F(Judge, AsksForTheClassesInTurn) {
   for (const auto& [name, gray] : {std::pair{"black", 0}, {"white", 255}}) {

@@ -70,6 +70,20 @@ TEST_F(TextTokensTest, TextsLongerThanABlock) {
             text.substr(text.size() - tokens.vocabulary().decode(part).size()));
 }
 
+// The first character of two bytes comes in a later block.
+TEST_F(TextTokensTest, ABlockOfAsciiBeforeOtherCharacters) {
+  const std::string text = std::string((1 << 20) + 5000, 'a') + mixed_text(3000) + "end";
+  const Vocabulary vocabulary = Vocabulary::from_text(text, "text");
+  const std::vector<int32_t> all = vocabulary.encode(text);
+  const TextTokens tokens(streamed(text), vocabulary);
+  ASSERT_EQ(tokens.size(), static_cast<int64_t>(all.size()));
+  std::vector<int32_t> part;
+  for (const int64_t first : {int64_t{0}, int64_t{5000}, int64_t{1} << 20, tokens.size() - 2000}) {
+    tokens.read(first, first + 2000, part);
+    EXPECT_EQ(part, std::vector<int32_t>(all.begin() + first, all.begin() + first + 2000)) << first;
+  }
+}
+
 TEST_F(TextTokensTest, AByteOrderMarkIsLeftOut) {
   const std::string text = mixed_text(3000);
   for (const int64_t in_memory : {int64_t{0}, kTextInMemory}) {

@@ -23,7 +23,7 @@ int fuzz_text(const uint8_t* data, size_t size) {
     splitter.finish();
     const Vocabulary pairs = Vocabulary::of_pairs(BytePairs(learn_byte_pairs(counts, 300)));
     expect(pairs.decode(pairs.encode(text)) == text, "decoding byte pairs gives another text");
-    foreign_kind(text);
+    foreign_kind(text, text.size());
     encoding_hint(text);
     const std::string valid = valid_utf8(text);
     expect(first_non_utf8(valid) == valid.size(), "what is written is not UTF-8");

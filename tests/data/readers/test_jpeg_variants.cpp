@@ -219,7 +219,7 @@ TEST(JpegVariants, RefusesJpegsWithoutScansOrTables) {
   expect_refused(other, "no quantization table");
   std::string unknown = plain;
   unknown[scan + 5] = 77;
-  expect_refused(unknown, "component 77, which its frame has not");
+  expect_refused(unknown, "component 77, which is not in its frame");
   std::string gray = jpeg_of("gray"), partial = plain;
   partial.replace(scan, 14, gray.substr(find_segment(gray, 0xDA), 10));  // a scan of the first
   expect_refused(partial, "component 2 has no scan");

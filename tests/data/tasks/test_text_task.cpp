@@ -254,8 +254,8 @@ TEST_F(TextTaskTest, NamesWhatIsNotUtf8) {
             Notes{file + ": not UTF-8 at byte 1: read as bytes (it seems to be WINDOWS-1252; "
                          "convert it by iconv -f WINDOWS-1252 -t UTF-8)"});
   EXPECT_EQ(notes("h\xC3\xA9llo, h\xC3\xA9llo, h\xE9llo"),
-            Notes{file + ": not UTF-8 at byte 18: read as bytes (all but 1 bytes are UTF-8; leave "
-                         "them out by iconv -c -f UTF-8 -t UTF-8)"});
+            Notes{file + ": not UTF-8 at byte 18: read as bytes (most of it is UTF-8; leave the "
+                         "other bytes out by iconv -c -f UTF-8 -t UTF-8)"});
   EXPECT_EQ(notes("h\xE9llo, \1\2\3\4"), Notes{file + ": not UTF-8 at byte 2: read as bytes"});
   EXPECT_EQ(notes("hello, hello\xC3"), Notes{file + ": not UTF-8 at byte 13: read as bytes"});
   EXPECT_EQ(notes(latin, true), Notes{});  // asked for
