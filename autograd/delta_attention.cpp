@@ -36,8 +36,8 @@ Tensor unit_features_backward(const FeatureMap& map, const UnitFeatures& saved, 
   return map.backward(saved.x, saved.features, gradient, saved.side, saved.heads, gradients);
 }
 
-// beta and log a [B,H,N], or their gradients; log_decay is undefined where the state does not decay.
-// `given`: the gates as they were given, or all gradients, [B,H,N] or [2,B,H,N].
+// beta and log a [B,H,N], or their gradients; log_decay is undefined where the state does not
+// decay. `given`: the gates as they were given, or all gradients, [B,H,N] or [2,B,H,N].
 struct Gates {
   Tensor beta, log_decay{}, given{};
   GateForm form = GateForm::value;

@@ -119,7 +119,8 @@ void drop_carriage_return(std::string& line) {
   if (line.ends_with('\r')) line.pop_back();
 }
 
-// The next line of standard input; false at its end. Of a longer line than `kMaxLine` the beginning.
+// The next line of standard input; false at its end. Of a longer line than `kMaxLine` the
+// beginning.
 bool next_line(std::string& line, size_t& bytes) {
   line.clear();
   bytes = 0;

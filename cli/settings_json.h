@@ -7,7 +7,8 @@
 
 namespace linea {
 
-// The settings that apply, in the order of their declarations: numbers are numbers, flags are flags.
+// The settings that apply, in the order of their declarations: numbers are numbers, flags are
+// flags.
 nlohmann::ordered_json settings_json(const RunConfig& config);
 
 }  // namespace linea

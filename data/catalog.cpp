@@ -83,8 +83,8 @@ std::vector<DataSet> make_catalog() {
   };
 }
 
-// The file under its name, its last component, or the alternative spelling of MNIST's names, or in a
-// folder of such a name; empty where none exists.
+// The file under its name, its last component, or the alternative spelling of MNIST's names, or in
+// a folder of such a name; empty where none exists.
 fs::path find_file(const fs::path& folder, const std::string& name) {
   std::string dotted = name;
   const size_t dash = dotted.find("-idx");

@@ -40,7 +40,8 @@ struct Chart {
   std::vector<Series> series;
 };
 
-// Text for XML and HTML, as UTF-8. Line breaks become blanks, other control characters question marks.
+// Text for XML and HTML, as UTF-8. Line breaks become blanks, other control characters question
+// marks.
 std::string escape_xml(const std::string& text);
 
 // Charts below each other, as a file of its own. Error: ErrorKind::usage for a series whose x and y

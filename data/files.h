@@ -18,8 +18,8 @@ constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 // The size in bytes. Error: ErrorKind::input unless `path` is a regular file.
 int64_t plain_file_size(const std::filesystem::path& path);
 
-// `path` if it is a file; where it is a folder, the file of its name in it, with or without .gz: some
-// archives are unpacked so. Empty where there is neither.
+// `path` if it is a file; where it is a folder, the file of its name in it, with or without .gz:
+// some archives are unpacked so. Empty where there is neither.
 std::filesystem::path find_wrapped_file(const std::filesystem::path& path);
 
 std::string read_file(const std::filesystem::path& path, int64_t max_bytes = kMaxFileBytes);

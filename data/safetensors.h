@@ -31,7 +31,8 @@ class SafetensorsFile {
   const SafetensorsEntry& entry(const std::string& name) const;
 
   // F32 -> f32, F64 -> f64, I32, I64, U8 and BOOL -> i32, F16 and BF16 -> f32, all exactly. Errors:
-  // no such tensor, an element type that cannot be read, more than kMaxRank axes, an I64 beyond 32 bits, a BOOL other than 0 and 1.
+  // no such tensor, an element type that cannot be read, more than kMaxRank axes, an I64 beyond 32
+  // bits, a BOOL other than 0 and 1.
   Tensor read(const std::string& name) const;
 
  private:

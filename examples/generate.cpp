@@ -3,7 +3,8 @@
 //   generate demo/run digits.png       16 images
 //   generate runs/text "ROMEO:"        300 tokens after the prompt
 //
-// restart_with_short_spins keeps it fast on cores that other programs use too: tensor/short_spins.h.
+// restart_with_short_spins keeps it fast on cores that other programs use too:
+// tensor/short_spins.h.
 #include <cstdio>
 
 #include "tensor/short_spins.h"

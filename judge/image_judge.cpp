@@ -57,8 +57,8 @@ std::vector<std::vector<int64_t>> by_class(const ImageSet& images, int64_t class
   return numbers;
 }
 
-// As many images of each class as `count` samples of the classes in turn have. `count` of all with 0
-// classes, or where fewer than two images are of these classes.
+// As many images of each class as `count` samples of the classes in turn have. `count` of all with
+// 0 classes, or where fewer than two images are of these classes.
 ImageSet comparable(const ImageSet& images, int64_t count, int64_t classes) {
   ImageSet result{images.side, images.channels, {}, {}};
   const std::vector<std::vector<int64_t>> numbers = by_class(images, classes);

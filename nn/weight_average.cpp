@@ -20,9 +20,9 @@ void WeightAverage::restart() {
   updates_ = 0;
 }
 
-// e = d e + (1 - d) p, d = min(decay, (1 + n) / (10 + n)) after n updates: an early average covers the
-// last part of a short history, so that the first weights leave it soon. d is rounded first, so that
-// both factors, which are exact, sum to 1.
+// e = d e + (1 - d) p, d = min(decay, (1 + n) / (10 + n)) after n updates: an early average covers
+// the last part of a short history, so that the first weights leave it soon. d is rounded first:
+// from 1/2 on, both factors are then exact and sum to 1.
 void WeightAverage::update() {
   const double n = static_cast<double>(updates_++);
   const double decay = static_cast<float>(std::min(decay_, (1 + n) / (10 + n)));

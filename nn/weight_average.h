@@ -9,8 +9,8 @@ namespace linea {
 
 class WeightAverage {
  public:
-  // Starts from the weights of `model`, which it refers to. Error: ErrorKind::usage, a decay outside
-  // of [0, 1).
+  // Starts from the weights of `model`, which it refers to. Error: ErrorKind::usage, a decay
+  // outside of [0, 1).
   WeightAverage(const Model& model, double decay);
 
   // After each update of the model.

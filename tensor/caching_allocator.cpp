@@ -11,7 +11,7 @@ namespace linea {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// A block of this size is taken from the system only after what is free has been given back.
+// A block of this size is taken from the system only after free blocks are returned to it.
 constexpr size_t kLarge = size_t{32} << 20;
 
 // The smallest size class of at least `bytes`: m * 2^e with m in 17..32. Exact with LINEA_NAN_FILL,
@@ -66,9 +66,9 @@ bool CachingAllocator::exceeds_limit(size_t bytes) {
   return bytes > limit_.bytes;
 }
 
-// Free spans that are too small for a large request stay free while it takes new memory: where
-// they are as large together, they are given back first. A step of `linea train --task copy --length
-// 128 --layers 1 --dim 16 --heads 2 --ffn 32 --batch 5000` then takes 503 instead of 674 MB. Sizes
+// Free spans that are too small for a large request stay free while it takes new memory: where they
+// are as large together, they are given back first. A step of `linea train --task copy --length 128
+// --layers 1 --dim 16 --heads 2 --ffn 32 --batch 5000` then takes 503 instead of 674 MB. Sizes
 // repeat from step to step, so that later steps take and give back nothing.
 void* CachingAllocator::allocate(size_t bytes) {
   const size_t size = size_class(bytes);

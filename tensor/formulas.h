@@ -152,8 +152,8 @@ struct Silu {
 template <typename T>
 inline constexpr T kMinDivisor = 256 * std::numeric_limits<T>::min();
 
-// The least log of a decay: a state that decays by e^-100 is forgotten, and sums of logs over a chunk
-// stay small.
+// The least log of a decay: a state that decays by e^-100 is forgotten, and sums of logs over a
+// chunk stay small.
 inline constexpr double kMinLogDecay = -100;
 
 // A gate g = s(x) from its logit x, in logs that neither round 1 - g to 0 nor g:

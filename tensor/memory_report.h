@@ -85,8 +85,8 @@ struct SystemMemory {
 };
 // MemTotal and MemAvailable of /proc/meminfo.
 SystemMemory installed_memory(const std::string& file);
-// Of the control groups from that of this process up to the root, the one that has the least
-// available: memory.max, memory.current and memory.stat of version 2, memory/.../
+// The control group with the least available memory, from the group of this process up to the root:
+// memory.max, memory.current and memory.stat of version 2, memory/.../
 // memory.limit_in_bytes, memory.usage_in_bytes and memory.stat of version 1.
 SystemMemory container_memory(const std::string& groups, const std::string& mount);
 

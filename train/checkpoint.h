@@ -55,8 +55,8 @@ void refuse_other_format(const std::filesystem::path& run);
 
 // Weights of another run, the base, for a model of a task of this shape. What both have is copied,
 // also the buffers of one attention (codebooks, random projections) that have the same sizes; what
-// the other attention or update rule defines stays as it is. Queries are scaled where softmax scaled
-// them and this attention does not. The model starts as the base, or near it, where it has
+// the other attention or update rule defines stays as it is. Queries are scaled where softmax
+// scaled them and this attention does not. The model starts as the base, or near it, where it has
 //   more layers: the new ones add 0 at first;
 //   more or fewer positions: the table repeats or is cut, that of images of another size takes the
 //     nearest pixels; another kind of positions: they start as the sum of the base's tables;

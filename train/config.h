@@ -74,7 +74,7 @@ std::vector<MechanismKind> mechanism_kinds();  // task, attention, optimizer
 struct SettingLayer {
   Settings values;
   std::string source{};
-  // Of the keys: their lines in a file, their places on the command line. They are assigned in this
+  // Where the keys are: lines of a file, or places on the command line. They are assigned in this
   // order, so that of two keys for one thing the later one wins.
   std::map<std::string, int64_t> lines{};
 };

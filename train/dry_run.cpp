@@ -31,8 +31,8 @@ struct ParameterGroup {
   int64_t count;
 };
 
-// Bytes of tensors, and of the batch in host memory, at the peak of a step; activations are all of no
-// other category.
+// Bytes of tensors, and of the batch in host memory, at the peak of a step; activations are all of
+// no other category.
 struct StepMemory {
   MemoryParts parts;
   std::string source;  // measured or estimated, and how

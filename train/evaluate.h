@@ -9,7 +9,7 @@ namespace linea {
 struct Score {
   double loss = 0;  // nats per scored token
   double bits = 0;  // bits/dim of images, bits/char or bits/token of text: loss / ln 2
-  // Of text: the bits of all scored tokens / their bytes, whatever the tokens are; else 0.
+  // For text, the bits of all scored tokens / their bytes, whatever the tokens are; else 0.
   double bits_per_byte = 0;
   double accuracy = 0;  // fraction of scored positions whose most likely token is the target
   int64_t tokens = 0;   // scored positions

@@ -162,7 +162,8 @@ class InitialWeights {
   // A parameter that starts at 0 where the base has none, so that it changes nothing at first.
   bool may_be_new(const std::string& name) const {
     if (file_.contains(name)) return false;
-    const bool bias = name.ends_with(".bias") && now_.bias && !base_.bias;
+    const bool untied = name == "output_head.bias" && base_.tie;  // a tied output has no bias
+    const bool bias = name.ends_with(".bias") && now_.bias && (!base_.bias || untied);
     return bias || name == "class_embedding.weight";
   }
 
@@ -194,7 +195,7 @@ class InitialWeights {
     write_values(values, target.tensor);
   }
 
-  // Of the tokens that are read: those that are predicted, then the start of an image, or its
+  // The rows of the input tokens: predicted tokens first, then the start of an image, or its
   // classes and the token of no class. A class that the base does not know starts as its start; the
   // start, and no class, as the mean of the classes where it knows nothing else.
   RowSources token_sources() {
@@ -240,7 +241,8 @@ class InitialWeights {
   // The coordinate of the base's images that is nearest to `at` of this run's.
   int64_t scaled(int64_t at) const { return (2 * at + 1) * base_shape_.side / (2 * shape_.side); }
 
-  // The position of the base that position n starts from: the nearest pixel, or n modulo the length.
+  // The position of the base that position n starts from: the nearest pixel, or n modulo the
+  // length.
   int64_t position_in_base(int64_t n) const {
     if (shape_.side == 0 || shape_.side == base_shape_.side) return n % base_.length;
     const int64_t C = shape_.channels, W = shape_.side;
@@ -273,8 +275,8 @@ class InitialWeights {
     }
   }
 
-  // Rows, columns and channels of images. Where the base has no such tables, load_positions has all of its
-  // positions in one, and these add 0.
+  // Rows, columns and channels of images. Where the base has no such tables, load_positions has all
+  // of its positions in one, and these add 0.
   void load_axis(const NamedTensor& target) {
     if (!file_.contains(target.name)) {
       zero(target.tensor);

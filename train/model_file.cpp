@@ -75,7 +75,7 @@ std::string image_windows_note(const SafetensorsFile& file, const std::string& p
          ": when it was trained, two windows of the first row read the first token as a pixel "
          "above "
          "the image; this version reads nothing beyond the border, so losses and samples change a "
-         "little; train it on to adapt it";
+         "little; continue its training to adapt it";
 }
 
 std::string saved_vocabulary(const SafetensorsFile& file) {

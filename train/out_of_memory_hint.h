@@ -11,8 +11,8 @@
 
 namespace linea {
 
-// Bytes of the tensors of a model, an optimizer and an average of the weights, which counts with the
-// optimizer's; null: there is none yet.
+// Bytes of the tensors of a model, an optimizer and an average of the weights, which counts with
+// the optimizer's; null: there is none yet.
 MemoryParts training_memory(const Model* model, const Optimizer* optimizer,
                             const WeightAverage* average = nullptr);
 

@@ -25,8 +25,8 @@ class ProgressReporter {
 // before this many steps, sequences or tokens.
 inline constexpr int64_t kTimedAfter = 10;
 
-// Shows "30 of 100 steps, 20s left" when it is called with the work done and its total; `what` names
-// the work. `progress` outlives it.
+// Shows "30 of 100 steps, 20s left" when it is called with the work done and its total; `what`
+// names the work. `progress` outlives it.
 std::function<void(int64_t done, int64_t all)> show_time_left(ProgressReporter& progress,
                                                               const std::string& what);
 

@@ -190,7 +190,7 @@ double patience(const RunHistory& history) {
   return records > 1 ? 3 * longest : 10 * kPatience;  // a first step may take long
 }
 
-// The page's head, and what is known of the run's progress.
+// The page's head: its title and the state of the run.
 std::string head_html(const std::string& name, RunStatus status) {
   std::string page =
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

@@ -44,8 +44,8 @@ RunHistory read_history(const std::filesystem::path& run);
 // The settings of a run. Error: ErrorKind::input.
 RunConfig read_run_config(const std::filesystem::path& run);
 
-// "running" while a program trains the run, "finished" at its end, "stopped" where a checkpoint holds
-// all steps that it recorded, else "died": its last steps are lost.
+// "running" while a program trains the run, "finished" at its end, "stopped" where a checkpoint
+// holds all steps that it recorded, else "died": its last steps are lost.
 std::string state_of(const RunHistory& history, const RunConfig& config);
 
 // The elements of all parameters, from the header of the newest checkpoint; -1 where there is none.

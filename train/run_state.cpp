@@ -121,12 +121,12 @@ void note_rate_change(int64_t step, const RunConfig& before, const RunConfig& no
                       const Note& note) {
   constexpr double kNoticed = 1.01;
   const double old_rate = learning_rate_at(step, before), rate = learning_rate_at(step, now);
-  if (std::max(rate, old_rate) < kNoticed * std::min(rate, old_rate)) return;
+  if (std::max(rate, old_rate) <= kNoticed * std::min(rate, old_rate)) return;
   const int64_t end = schedule_end(before);
   note(fmt::format(
-      "the learning rate of step {} becomes {:.3g}, {:.3g} times the {:.3g} of the "
-      "schedule before{}",
-      step + 1, rate, rate / old_rate, old_rate,
+      "the learning rate of step {} becomes {:.3g}, {} {:.3g} of the schedule before{}", step + 1,
+      rate, old_rate > 0 ? fmt::format("{:.3g} times the", rate / old_rate) : "instead of the",
+      old_rate,
       schedule_end(now) == end
           ? ""
           : fmt::format(", which ends at step {0}; --decay-steps {0} keeps that end", end)));

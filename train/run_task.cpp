@@ -42,7 +42,7 @@ void refuse_new_tokens(const std::string& path, const std::string& model, const 
 struct TrainedText {
   std::string vocabulary, data;  // data: its fingerprint
 };
-// Of the newest checkpoint that can be read; restore_checkpoint() reports what cannot.
+// From the newest checkpoint that can be read; restore_checkpoint() reports the others.
 TrainedText newest_text(const fs::path& run) {
   std::vector<CheckpointFolder> checkpoints = list_checkpoints(run);
   for (; !checkpoints.empty(); checkpoints.pop_back()) {

@@ -162,7 +162,8 @@ void sample_text(const Model& model, const std::string& vocabulary, const Sampli
   };
   with_model_memory(&model, sampling_hint(1),
                     [&] { Generator(model, options).sample({start}, request.tokens, watch); });
-  print(pieces.add(text.rest()) + pieces.rest());
+  print(pieces.add(text.rest()));
+  print(pieces.rest());
 }
 
 void sample_texts(const Model& model, const std::string& vocabulary, const SamplingOptions& options,

@@ -44,8 +44,8 @@ size_t total(const std::vector<size_t>& widths) {
   return sum - kGap;
 }
 
-// With the widest texts narrower until the table fits; where it does not with kNarrowText each, only
-// those narrower that would not fit into a line of their own.
+// With the widest texts narrower until the table fits; where it does not with kNarrowText each,
+// only those narrower that would not fit into a line of their own.
 std::vector<size_t> narrowed(const std::vector<TableColumn>& columns, size_t available,
                              std::vector<size_t> widths) {
   const std::vector<size_t> full = widths;

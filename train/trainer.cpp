@@ -131,7 +131,7 @@ int Trainer::run() try {
   watch_signals();
   reset_memory_peak();
   try {
-    if (validates_first_) validate(true);
+    if (validates_first_ && validate(true)) try_to_save();  // the start may stay the best
     if (step_ > 0) catch_up();
     while (step_ < config_.steps && !stopped_early_) {
       if (!stop_reason().empty()) return stop();
@@ -159,12 +159,16 @@ int Trainer::run() try {
 
 void Trainer::say_done() {
   if (stopped_early_) {
-    const int64_t best = best_step(metrics_->validations(), [](int64_t) { return true; });
+    std::set<int64_t> saved;
+    for (const CheckpointFolder& checkpoint : list_checkpoints(folder_))
+      saved.insert(checkpoint.step);
+    const int64_t best =
+        best_step(metrics_->validations(), [&](int64_t step) { return saved.count(step) != 0; });
     progress_.note(fmt::format(
-        "stopped early after step {}: val_loss did not improve in {} in a row (--early-stop {}); "
-        "the best checkpoint is that of step {} (--best)",
+        "stopped early after step {}: val_loss did not improve in {} in a row (--early-stop {}){}",
         step_, plural(validations_without_improvement(metrics_->validations()), "evaluation"),
-        config_.early_stop, best));
+        config_.early_stop,
+        best < 0 ? "" : fmt::format("; the best checkpoint is that of step {} (--best)", best)));
   }
   if (step_ == first_step_) {
     progress_.note(fmt::format(

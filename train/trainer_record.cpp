@@ -122,8 +122,8 @@ std::string Trainer::divergence_hint() const {
 }
 
 // Every validation takes the same rows of the split, so that their losses compare; the last one
-// also measures the whole split, under keys of its own. True where these or the averaged weights are
-// the best so far.
+// also measures the whole split, under keys of its own. True where these or the averaged weights
+// are the best so far.
 bool Trainer::validate(bool last) {
   const int64_t rows = task_->rows(Split::val);
   const bool text = is_text(task_->shape());

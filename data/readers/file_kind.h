@@ -18,8 +18,8 @@ struct FileKind {
 constexpr std::string_view kGzipStart("\x1F\x8B", 2);
 constexpr std::string_view kZipStart("PK\3\4", 4);
 
-// Archives, documents, media, programs, databases, and pointers to files that are elsewhere. `bytes`:
-// all of a file of `file_bytes`, or its first and last ones.
+// Archives, documents, media, programs, databases, and pointers to files that are elsewhere.
+// `bytes`: all of a file of `file_bytes`, or its first and last ones.
 std::optional<FileKind> foreign_kind(std::string_view bytes, uint64_t file_bytes);
 
 // The kind of a zip archive that is a document or a program, by the names of its files.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "nn/attention/naive_tools.h"
 
@@ -136,8 +137,12 @@ Tensor decay_gradient(Rule rule, const Inputs& in, const Tensor& dy) {
     } else {
       head.weight = exp_all(head_of(in.log_weight.value(), p));
       head.W = M + 1;
-      for (size_t t = 0; t < N; ++t)
-        head.v.insert(head.v.begin() + static_cast<std::ptrdiff_t>(t * (M + 1) + M), 1);
+      const Wides v = std::exchange(head.v, {});
+      for (size_t t = 0; t < N; ++t) {
+        const auto row = v.begin() + static_cast<std::ptrdiff_t>(t * M);
+        head.v.insert(head.v.end(), row, row + static_cast<std::ptrdiff_t>(M));
+        head.v.push_back(1);
+      }
     }
     head.run(result);
   }

@@ -180,7 +180,7 @@ Var as_columns(const Var& x, int64_t rows) {
   return matmul(Var(Tensor::full({B, H, rows, 1}, x.dtype(), 1.0)), reshape(x, {B, H, 1, N}));
 }
 
-// y_ij = sum_{j < t <= i} l_t;  dl_t = sum_{j < t <= i} dy_ij: of the pairs that t lies between
+// y_ij = sum_{j < t <= i} l_t;  dl_t = sum_{j < t <= i} dy_ij, over the pairs around t
 Var decays_between(const Var& log_decay) {
   const int64_t B = log_decay.size(0), H = log_decay.size(1);
   const size_t N = size_of(log_decay.value(), 2);

@@ -16,10 +16,10 @@ enum class Rule { sum, gated, delta, gated_delta };
 inline bool is_delta(Rule rule) { return rule == Rule::delta || rule == Rule::gated_delta; }
 inline bool decays(Rule rule) { return rule == Rule::gated || rule == Rule::gated_delta; }
 
-// Features q = phi(q) and k = phi(k) [B,H,N,F], or their logs; of the delta rules values, divided by
-// their sums. v [B,H,N,M]; beta [B,H,N], of the delta rules; log_decay, log g or log a [B,H,N], of the
-// gated ones; log_weight, log w [B,H,N], of the gated rule and of a map that weighs its keys. Padded
-// keys, values, beta and logs are 0.
+// Features q = phi(q) and k = phi(k) [B,H,N,F], or their logs; of the delta rules values, divided
+// by their sums. v [B,H,N,M]; beta [B,H,N], of the delta rules; log_decay, log g or log a [B,H,N],
+// of the gated ones; log_weight, log w [B,H,N], of the gated rule and of a map that weighs its
+// keys. Padded keys, values, beta and logs are 0.
 struct Inputs {
   Var q, k, v, beta{}, log_decay{}, log_weight{};
   bool logs = false;
@@ -43,9 +43,9 @@ Var as_columns(const Var& x, int64_t rows);  // x [B,H,N] -> x_j in all of colum
 // [B,H,N,N], 0 where j >= i.
 Var decays_between(const Var& log_decay);
 
-// The gradient of g of the gated rule, or of a of the gated delta rule, [B,H,N], given that of y: one
-// position after the other in long double, without the sums that cancel in the fast forms. It is
-// right at gates near 0, and at 0 and 1 themselves.
+// The gradient of g of the gated rule, or of a of the gated delta rule, [B,H,N], given that of y:
+// one position after the other in long double, without the sums that cancel in the fast forms. It
+// is right at gates near 0, and at 0 and 1 themselves.
 Tensor decay_gradient(Rule rule, const Inputs& in, const Tensor& dy);
 
 // One head in f64: q, k [N,F], v [N,M]; weight w_t, 1 - g_t or beta_t, decay g_t, a_t or 1.

@@ -8,8 +8,8 @@
 namespace linea::cpu {
 namespace {
 
-// G' = clip_scale G;  M = M + (1 - mu) (G' - M);  U = G' + mu (M - G');  X = U / (|U| + 1e-7), |U| in
-// double
+// G' = clip_scale G;  M = M + (1 - mu) (G' - M);  U = G' + mu (M - G');  X = U / (|U| + 1e-7),
+// |U| in double
 template <typename T>
 void take_direction(const MuonConstants& constants, T clip, const MuonMatrix<T>& of, T* x) {
   const T momentum = static_cast<T>(constants.momentum);

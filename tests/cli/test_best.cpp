@@ -51,6 +51,18 @@ TEST_F(Best, IsTheLowestOverEqualRows) {
   }
 }
 
+// Where training never improves on the weights that it starts from, they are saved as step 0.
+TEST_F(Best, MayBeTheStart) {
+  done(kDigits + " --steps 30 --lr 0.01 --warmup 0 --out base");
+  const Outcome outcome = done(
+      "train --init-from base --lr 1 --warmup 0 --steps 40 --eval-every 4 --early-stop 2 "
+      "--keep-last 1 --out run");
+  EXPECT_NE(outcome.err.find("stopped early after step 8"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("the best checkpoint is that of step 0"), std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(names_in("run/checkpoints"), (Words{"step-00000000", "step-00000008"}));
+}
+
 // The last validation of such a run covers the whole split.
 TEST_F(Best, OfAnOlderRunLeavesOutTheWholeSplitAndSaysSo) {
   done(kDigits + " --steps 4 --save-every 2 --out run");

@@ -67,6 +67,13 @@ TEST_F(ChangedSettings, AJumpOfTheLearningRateIsAnnounced) {
 
   expect_said(done("train --resume run --steps 41 --lr 0.002"),
               "the learning rate of step 41 becomes 0.000103");
+  done(kCopy + " --warmup 0 --lr 0.001 --min-lr 0 --steps 4 --out zero");
+  copy("zero", "stays");
+  expect_said(done("train --resume stays --steps 8 --decay-steps 4"), "the learning rate of",
+              false);
+  expect_said(
+      done("train --resume zero --steps 8"),
+      "the learning rate of step 5 becomes 0.0005, instead of the 0 of the schedule before");
   expect_said(done(kCopy + " --steps 9 --decay-steps 4 --warmup 4 --out flat"),
               "--warmup 4 is not below --decay-steps 4");
 }

@@ -150,6 +150,10 @@ TEST_F(InitFromSizes, NamesWhatIsNotUsedAndWhatIsNew) {
   start("--no-tie", {"the output matrix starts as its token embedding"});
   expect_same_loss();
   remove("base");
+  train(kCopy + " --tie");
+  start("--no-tie", {"the output matrix starts as its token embedding", "new: output_head.bias"});
+  expect_same_loss();
+  remove("base");
   train(kCopy + " --attention vq --codes 4 --codebook gradient");
   start("--codes 5",
         {"not used of it: blocks.*.attention.codebook", "new: blocks.*.attention.codebook"});

@@ -70,7 +70,8 @@ TEST_F(MemoryCheck, KnowsWhatFits) {
     }
 }
 
-// Its tokens are in host memory too: two of four bytes for each position, three where pairs are read.
+// Its tokens are in host memory too: two of four bytes for each position, three where pairs are
+// read.
 TEST_F(MemoryCheck, CountsTheBatch) {
   set_threads(1);
   RunConfig config = run_of("linear", 1);

@@ -1,5 +1,5 @@
-// A text: the vocabulary that it gives encodes it, and gives it back. Its kind can be looked for, and
-// it can be written as UTF-8.
+// A text: the vocabulary that it gives encodes it, and gives it back. Its kind can be looked for,
+// and it can be written as UTF-8.
 #include "data/readers/file_kind.h"
 #include "data/utf8.h"
 #include "data/vocabulary.h"

@@ -67,8 +67,8 @@ TEST(WeightAverage, IsThatOfTheFormula) {
   }
 }
 
-// The factors sum to 1 though they are rounded: 0.99999 is off by 2e-8 in float, which would be 0.2%
-// of the average.
+// The factors sum to 1 though they are rounded: 0.99999 is off by 2e-8 in float, which would be
+// 0.2% of the average.
 TEST(WeightAverage, OfConstantWeightsStaysThere) {
   const std::unique_ptr<Model> model = tiny("linear");
   WeightAverage average(*model, 0.99999);

@@ -174,8 +174,8 @@ TEST_F(Container, SubtractsWhatIsInUse) {
   EXPECT_EQ(memory().available, 4000u);
 }
 
-// The machine's memory is shared: what other programs have is not there for tensors, what the tensors
-// of this one have is.
+// The machine's memory is shared: what other programs have is not there for tensors, what the
+// tensors of this one have is.
 TEST_F(Container, AMachineHasWhatIsAvailable) {
   put("meminfo", "MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:    4194304 kB\n");
   EXPECT_EQ(machine().total, 16384 * kMiB);

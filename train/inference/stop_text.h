@@ -13,7 +13,8 @@ class StopText {
   // Error: ErrorKind::usage for an empty string.
   explicit StopText(std::vector<std::string> stops);
 
-  // Takes the next part of the text; returns what is certain to stand before any stop string.
+  // Takes the next part of the text; returns the text that no stop string can
+  // cut off any more.
   std::string add(const std::string& part);
   bool stopped() const { return stopped_; }
   // What is held back, where no more is sampled.
