@@ -54,10 +54,10 @@ def cases():
 
 
 def run(*words):
-    result = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    result = subprocess.run([str(word) for word in words], capture_output=True)  # line ends stay as they are
     if result.returncode != 0:
-        sys.exit(f"{' '.join(map(str, words))}:\n{result.stderr}")
-    return result.stdout
+        sys.exit(f"{' '.join(map(str, words))}:\n{result.stderr.decode()}")
+    return result.stdout.decode()
 
 
 def difference(build, run_folder):
