@@ -97,8 +97,9 @@ def refusals(run_folder, scratch):
                 yield f"{name}: {error}"
 
 
-TEXT = "It was the best of times, it was the worst of times.\nCaf\u00e9!\r\n" * 40
-TEXTS = "", "--bytes", "--tokenizer bpe --vocab 280", "--attention performer --features 16", "--attention linear --rule gated-delta --bigram-embedding"
+TEXT = "It was the best of times, it was the worst of times.\nCaf\u00e9!\r\n" * 40 + " ".join(str(n * n) for n in range(99))
+TEXTS = ("", "--bytes", "--tokenizer bpe --vocab 280", "--attention performer --features 16",
+         "--attention linear --rule gated-delta --bigram-embedding")
 
 
 def of_texts(build, scratch):
