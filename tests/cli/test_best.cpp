@@ -55,7 +55,7 @@ TEST_F(Best, IsTheLowestOverEqualRows) {
 TEST_F(Best, MayBeTheStart) {
   done(kDigits + " --steps 30 --lr 0.01 --warmup 0 --out base");
   const Outcome outcome = done(
-      "train --init-from base --lr 1 --warmup 0 --steps 40 --eval-every 4 --early-stop 2 "
+      "train --init-from base --lr 0.2 --warmup 0 --steps 40 --eval-every 4 --early-stop 2 "
       "--keep-last 1 --out run");
   EXPECT_NE(outcome.err.find("stopped early after step 8"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("the best checkpoint is that of step 0"), std::string::npos)
