@@ -34,7 +34,7 @@ class Vocabulary {
 
   Kind kind() const { return kind_; }
   int64_t size() const { return pairs_ ? pairs_->size() : static_cast<int64_t>(codes_.size()); }
-  // Of Kind::byte_pairs.
+  // The merges of Kind::byte_pairs.
   const BytePairs& pairs() const { return *pairs_; }
   // The bytes of each token.
   std::vector<int32_t> token_bytes() const;
@@ -80,7 +80,7 @@ class VocabularyScan {
   // A block ends after a character, if the text is UTF-8.
   void add(std::string_view block);
 
-  // Of the first byte that is not UTF-8; the size of the text where it is all valid.
+  // The position of the first byte that is not UTF-8; the size of the text where it is all valid.
   int64_t first_non_utf8() const { return valid_; }
   // Errors: an empty text, too many characters.
   Vocabulary vocabulary(const std::string& name) const;

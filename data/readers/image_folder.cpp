@@ -48,7 +48,7 @@ std::set<std::string> top_folders(const std::vector<ImagePath>& files) {
   return tops;
 }
 
-// Of each ten files the ninth is val and the tenth test.
+// The ninth of each ten files is val and the tenth test.
 ImageSet ImageSplits::*split_at(size_t position) {
   const auto index = static_cast<int64_t>(position) % kCycle;
   return index == kValIndex    ? &ImageSplits::val

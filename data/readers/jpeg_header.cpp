@@ -69,7 +69,7 @@ class JpegCheck {
       if (!component.has_scan)
         fail_damaged(name_, fmt::format("the JPEG's component {} has no scan", component.id));
     check_image_size(header_, name_);
-    // Of a byte: 8 codes, each of 8 x 32 pixels, for two components.
+    // A byte holds at most 8 codes, each of 8 x 32 pixels, for two components.
     constexpr int64_t kMaxPixels = 1024;
     check_encoded_size(header_, name_, header_.width * header_.height / kMaxPixels, bytes_);
     name_colors();
