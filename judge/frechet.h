@@ -6,7 +6,7 @@
 
 namespace linea {
 
-// Of vectors x_i of `size` features with weights w_i that sum to 1:
+// The moments of vectors x_i of `size` features, with weights w_i that sum to 1:
 //   mean = sum_i w_i x_i    covariance = sum_i w_i (x_i - mean) (x_i - mean)^T / (1 - sum_i w_i^2)
 // With equal weights the covariance divides by their count - 1.
 struct Moments {

@@ -32,8 +32,8 @@ Declarations image_settings(int64_t side, int64_t max_side, const Declarations& 
 Setting channels_setting();
 int64_t image_channels(const TaskOptions& options);
 
-// Of `options`, whether training images are flipped, whether they were read (from `data`) or made
-// up, and the names of the classes.
+// `options` says whether training images are flipped and whether they are read (from `data`) or
+// generated, and names the classes.
 std::unique_ptr<Task> make_image_task(const TaskShape& shape, ImageSplits splits,
                                       const TaskOptions& options);
 

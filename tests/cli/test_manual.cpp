@@ -35,7 +35,7 @@ class ManualTest : public ProgramTest {
                        ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_linea\nprintf '%s' "
                        "\"${COMPREPLY[*]}\"\n");
   }
-  // The same of zsh, whose completion functions print what they are called with.
+  // What zsh completes; its completion functions print their arguments.
   std::string completed_by_zsh(const std::string& words) {
     put("linea.zsh", done("completion zsh").out);
     return printed("zsh -f",
@@ -46,7 +46,7 @@ class ManualTest : public ProgramTest {
                    "words=(" +
                        words + ") CURRENT=$#words PREFIX=$words[-1]\nsource ./linea.zsh\n");
   }
-  // The same of fish: a line for each word.
+  // What fish completes, a line for each word.
   std::string completed_by_fish(const std::string& line) {
     put("linea.fish", done("completion fish").out);
     return printed("HOME=. fish --no-config", "source linea.fish\ncomplete -C '" + line +

@@ -149,7 +149,7 @@ TEST_F(Messages, NameAnUnusableOutputFolder) {
   EXPECT_TRUE(exists("deep/er/run/config.toml"));
 }
 
-// Of several errors the first is shown.
+// The first of several errors is shown.
 TEST_F(Messages, FollowTheOrderOfTheUser) {
   config_refused("warmup = -1\nbatch = -2\n", {"c.toml:1", "'warmup' is -1"});
   refused(2, kCopy + " --warmup -1 --accumulate -2 --out run", {"--warmup is -1"});

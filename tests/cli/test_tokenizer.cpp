@@ -29,7 +29,7 @@ TEST_F(Tokenizer, BitsPerByteCompareTokenizers) {
         "--eval-every 3 --tokenizer " +
         tokenizer + kSmall + " --out " + run);
     const nlohmann::json score = parse_json(done("eval --json " + run).out);
-    // Of all tokens of the split: their bits, over its bytes.
+    // The bits of all tokens of the split, over its bytes.
     const double bytes = score["bits"].get<double>() * score["tokens"].get<double>() /
                          score["bits_per_byte"].get<double>();
     const auto size = static_cast<double>(text.size());
