@@ -26,8 +26,7 @@ struct Options {
 // The inputs that an attention needs besides q, k and v.
 struct Needs {
   bool omega, codebook, sigma;
-  std::string gate;  // "beta", "gate" or "gates"; empty: none
-  int64_t gates;     // of each head
+  GateSpec gate;
 };
 
 // Where element `index` of a tensor of this shape stands: "[0,2,1]".
