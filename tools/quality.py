@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the presets, and their additions one by one, and prints the tables of docs/results.md.
+"""Trains the presets, and their additions one by one, and prints the tables of docs/results.md and docs/lab-notes.
 
     tools/quality.py run  --data FOLDER --out FOLDER [NAME ...]    trains, evaluates and judges what is missing
     tools/quality.py time --data FOLDER --out FOLDER [NAME ...]    measures steps; the machine should be idle

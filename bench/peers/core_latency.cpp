@@ -1,5 +1,5 @@
 // How long two cores take to hand a cache line to each other and back, ns: a virtual machine may place its cores on one
-// chiplet, with one L3 cache, or on two (docs/performance.md).
+// chiplet, with one L3 cache, or on two (docs/lab-notes/threads.md).
 //
 //   g++ -O2 -pthread bench/peers/core_latency.cpp -o core_latency && ./core_latency [CORE CORE]
 #include <pthread.h>
