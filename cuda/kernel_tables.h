@@ -1,12 +1,37 @@
 // The kernel tables of a CUDA device by topic, for float, double and BFloat16.
 #pragma once
 
+#include <algorithm>
+
+#include "tensor/error.h"
 #include "tensor/kernels.h"
 
 namespace linea::cuda {
 
 template <typename Topic>
 Topic kernels_of();
+
+// A name as a template argument.
+template <size_t N>
+struct KernelName {
+  constexpr KernelName(const char (&name)[N]) { std::copy_n(name, N, text); }  // NOLINT: a literal
+  char text[N] = {};
+};
+
+// A kernel of any arguments that CUDA devices do not have yet: a call is ErrorKind::usage. What a
+// CPU alone computes so far fills its topic with these: .gla_forward = NoKernel<"gla">()
+template <KernelName name>
+struct NoKernel {
+  template <typename... Args>
+  using Function = void (*)(Args...);
+  template <typename... Args>
+  constexpr operator Function<Args...>() const {  // NOLINT: in a kernel's place
+    return [](Args...) {
+      fail(ErrorKind::usage, "{} has no kernels for `device` cuda yet: leave `device` out",
+           name.text);
+    };
+  }
+};
 
 }  // namespace linea::cuda
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nn/attention/builtin.h"
+#include "tensor/context.h"
 
 namespace linea {
 namespace {
@@ -50,7 +51,12 @@ Settings complete_settings(const AttentionOptions& options) {
 
 std::unique_ptr<Attention> make_attention(AttentionOptions options) {
   options.settings = complete_settings(options);
-  return find_attention(options.name).make(options);
+  const AttentionEntry& entry = find_attention(options.name);
+  require(
+      !entry.cpu_only || context().device.kind == DeviceKind::cpu,
+      "`attention` {} has no kernels for `device` cuda yet: choose another, or leave `device` out",
+      options.name);
+  return entry.make(options);
 }
 
 std::string label_of(const AttentionOptions& options) {

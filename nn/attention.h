@@ -136,6 +136,7 @@ struct AttentionEntry {
   Declarations settings;
   AttentionFactory make;                  // gets options with all settings that apply
   std::vector<Settings> variants = {{}};  // that the tests and `verify` check
+  bool cpu_only = false;                  // no kernels for CUDA devices yet
 
   std::vector<AttentionOptions> variant_options() const;
 };
@@ -150,6 +151,7 @@ const AttentionEntry& find_attention(const std::string& name);
 
 // All settings of `options`, those not given at their defaults. Error: those of `complete`.
 Settings complete_settings(const AttentionOptions& options);
+// Errors: those of complete_settings; ErrorKind::usage, one for the CPU only on another device.
 std::unique_ptr<Attention> make_attention(AttentionOptions options);
 // "linear --feature elu", the flags that ask for it.
 std::string label_of(const AttentionOptions& options);

@@ -1,9 +1,12 @@
 // Choosing a device, its memory and its account.
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <numeric>
 
 #include "bench/device_rates.h"
+#include "cuda/kernel_tables.h"
+#include "nn/attention.h"
 #include "tensor/backend.h"
 #include "tensor/caching_allocator.h"
 #include "tests/cuda/parity.h"
@@ -33,6 +36,28 @@ TEST(CudaDevice, TensorsAreOnTheContextsDevice) {
   EXPECT_EQ(x.device(), kCuda);
   EXPECT_EQ(x.clone().to_vector<float>(), (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(Tensor::zeros({2}, DType::f64).to_vector<double>(), (std::vector<double>{0, 0}));
+}
+
+// A mechanism that is written for the CPU first.
+TEST(CudaDevice, RefusesWhatOnlyTheCpuHas) {
+  struct SomeKernels {
+    void (*forward)(Context&, const float* x, int64_t n);
+    void (*step)(Context&);
+  };
+  const SomeKernels kernels = {.forward = cuda::NoKernel<"gla">(), .step = cuda::NoKernel<"gla">()};
+  for (const std::function<void()>& call :
+       {std::function<void()>([&] { kernels.forward(context(), nullptr, 0); }),
+        std::function<void()>([&] { kernels.step(context()); })})
+    expect_error(ErrorKind::usage, {"gla has no kernels for `device` cuda yet"}, call);
+
+  register_attention({.name = "cpu-only",
+                      .make = [](const AttentionOptions&) { return make_attention({"linear"}); },
+                      .variants = {},
+                      .cpu_only = true});
+  EXPECT_NE(make_attention({"cpu-only"}), nullptr);
+  const On device(kCuda);
+  expect_error(ErrorKind::usage, {"`attention` cpu-only", "`device` cuda"},
+               [] { make_attention({"cpu-only"}); });
 }
 
 // More writes than there are slots on the way, one that is larger than all of them, and nothing:
