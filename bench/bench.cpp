@@ -190,7 +190,7 @@ void warn_of_slow_bf16() {
 
 std::string to_string(const ModelConfig& config) {
   return fmt::format("{}, {} layers, {} heads, dim {}, ffn {}, length {}, {} tokens",
-                     label_of(config.attention), config.layers, config.heads, config.dim,
+                     label_of(config.attentions), config.layers, config.heads, config.dim,
                      config.ffn, config.length, config.vocab_size);
 }
 

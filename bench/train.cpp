@@ -207,7 +207,7 @@ void print_json(const ModelConfig& model, const TrainBench& options, const Machi
                    {"backward_ms", of_step(times.backward)},
                    {"share", (times.forward + times.backward) / trained.all_s}});
   nlohmann::ordered_json line = {{"preset", options.model.preset},
-                                 {"attention", label_of(model.attention)},
+                                 {"attention", label_of(model.attentions)},
                                  {"tokens_per_s", tokens},
                                  {"step_ms", 1e3 * trained.step_s},
                                  {"min_threads", trained.threads},

@@ -133,7 +133,9 @@ void add_attend(CLI::App& program, int& exit_code) {
   add_mechanism_flags(command, options->settings, {"attention"});
   set_action(command, [options, &exit_code] {
     AttentionOptions& chosen = options->attention;
-    chosen.settings = chosen_attentions({chosen.name}, options->settings).front().settings;
+    const AttentionOptions given = chosen_attentions({chosen.name}, options->settings).front();
+    chosen.name = given.name;
+    chosen.settings = given.settings;
     options->attention.seed = static_cast<uint64_t>(options->seed);
     run_attend(*options);
     exit_code = 0;

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cli/flags.h"
+#include "nn/attention_list.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -86,7 +87,8 @@ class ChosenHelp : public CLI::Formatter {
         if (const CLI::Option* option = app->get_option_no_throw("--" + owner.kind))
           for (const std::string& words : option->results())
             for (const std::string& word : CLI::detail::split(words, ','))
-              chosen_[owner.kind].push_back(word);
+              for (const std::string& item : CLI::detail::split(word, '/'))
+                chosen_[owner.kind].push_back(item.substr(0, item.find(':')));
     std::string help = CLI::Formatter::make_help(app, name, mode);
     for (size_t gap; (gap = help.find("\n\n\n")) != std::string::npos;) help.erase(gap, 1);
     return help;
@@ -178,9 +180,11 @@ std::vector<AttentionOptions> chosen_attentions(const std::vector<std::string>& 
                                                 const Settings& given) {
   std::vector<AttentionOptions> result;
   for (const std::string& name : names) {
-    AttentionOptions& options = result.emplace_back(AttentionOptions{name});
-    for (const Setting& setting : find_attention(name).settings)
-      if (given.has(setting.key))
+    const std::vector<AttentionOptions> items = parse_attentions(name);
+    require(items.size() == 1, "`attention` {}: name one here, without a /", name);
+    AttentionOptions& options = result.emplace_back(items[0]);
+    for (const Setting& setting : find_attention(options.name).settings)
+      if (given.has(setting.key) && !options.settings.has(setting.key))
         options.settings[setting.key] = parse_value(setting, given.text(setting.key));
     complete_settings(options);
   }
@@ -188,9 +192,9 @@ std::vector<AttentionOptions> chosen_attentions(const std::vector<std::string>& 
     std::vector<std::string> owners;
     for (const AttentionEntry& entry : attentions())
       if (find_setting(entry.settings, key) != nullptr) owners.push_back(entry.name);
-    const bool declared = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return contains(owners, name);
-    });
+    const bool declared = std::any_of(
+        result.begin(), result.end(),
+        [&](const AttentionOptions& options) { return contains(owners, options.name); });
     if (!declared)
       fail(ErrorKind::usage, "`{}` is a setting of attention {}, not of {}; leave it out", key,
            fmt::join(owners, ", "), fmt::join(names, ", "));

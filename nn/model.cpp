@@ -19,6 +19,10 @@ void check(const ModelConfig& config) {
       {"ffn", config.ffn},       {"length", config.length}, {"vocabulary", config.vocab_size}};
   for (const auto& [name, value] : sizes)
     require(value >= 1, "`{}` is {}; it must be at least 1", name, value);
+  const auto items = static_cast<int64_t>(config.attentions.size());
+  require(items <= config.layers,
+          "`attention` names {} attentions and `layers` is {}: name fewer, or give each a layer",
+          items, config.layers);
   require(config.dim % config.heads == 0,
           "`dim` {} is not divisible by `heads` {}: choose heads that divide it", config.dim,
           config.heads);
@@ -48,7 +52,7 @@ void check(const ModelConfig& config) {
 }  // namespace
 
 AttentionOptions ModelConfig::attention_of(int64_t layer) const {
-  AttentionOptions options = attention;
+  AttentionOptions options = attentions[static_cast<size_t>(layer) % attentions.size()];
   options.heads = heads;
   options.key_size = dim / heads;
   options.value_size = second_vocab_size > 0 ? vocab_size : options.key_size;

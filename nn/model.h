@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "nn/attention.h"
+#include "nn/attention_list.h"
 #include "nn/causal_convolution.h"
 #include "nn/output_head.h"
 #include "nn/parameter.h"
@@ -15,7 +15,8 @@
 namespace linea {
 
 struct ModelConfig {
-  AttentionOptions attention;  // its name and settings; attention_of() has the sizes
+  // Names and settings; the layers take them in turn. attention_of() has the sizes.
+  std::vector<AttentionOptions> attentions = {{}};
   int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
   int64_t length = 64;     // positions
   int64_t vocab_size = 2;  // tokens that are predicted
@@ -112,8 +113,8 @@ class Model {
   // Saved with the parameters, but not trained by gradients.
   std::vector<Buffer> buffers() const;
   void buffers_changed();
-  // For weights that come from a model with softmax attention.
-  virtual void scale_queries_from_softmax() = 0;
+  // For weights of a layer (0-based) that come from one with softmax attention.
+  virtual void scale_queries_from_softmax(int64_t layer) = 0;
   // Weights of the matrices that a token passes: training takes 6 FLOPs for each.
   virtual int64_t matrix_weights() const = 0;
 

@@ -67,7 +67,7 @@ Var RetrievalModel::forward(const Tensor& ids, bool, const Tensor& second_ids,
   return output_.forward(merge_heads(attentions_[0]->forward(in, AttentionMask{})));
 }
 
-void RetrievalModel::scale_queries_from_softmax() {
+void RetrievalModel::scale_queries_from_softmax(int64_t) {
   scale_queries({qk_.weight, qk_.bias, second_qk_.weight, second_qk_.bias},
                 attentions_[0]->traits().scale_from_softmax);
 }

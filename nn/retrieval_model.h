@@ -21,7 +21,7 @@ class RetrievalModel final : public Model {
   Var forward(const Tensor& ids, bool training, const Tensor& second_ids = Tensor(),
               Var* auxiliary = nullptr) const override;
 
-  void scale_queries_from_softmax() override;
+  void scale_queries_from_softmax(int64_t layer) override;
   int64_t matrix_weights() const override;
 
  private:

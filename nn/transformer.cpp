@@ -140,11 +140,10 @@ Tensor Transformer::decode(DecodeState& state, const Tensor& ids) const {
   return model.outputs(x).value().reshape({B, head_->outputs()});
 }
 
-void Transformer::scale_queries_from_softmax() {
-  for (const TransformerBlock& block : blocks_) {
-    const Linear& qkv = block.attention.qkv;
-    scale_queries({qkv.weight, qkv.bias}, block.attention.attention->traits().scale_from_softmax);
-  }
+void Transformer::scale_queries_from_softmax(int64_t layer) {
+  const SelfAttention& branch = blocks_[static_cast<size_t>(layer)].attention;
+  scale_queries({branch.qkv.weight, branch.qkv.bias},
+                branch.attention->traits().scale_from_softmax);
 }
 
 int64_t Transformer::matrix_weights() const {

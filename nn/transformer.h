@@ -29,7 +29,7 @@ class Transformer final : public Model {
   DecodeState start(int64_t batch, const DecodeState* shared = nullptr) const override;
   Tensor decode(DecodeState& state, const Tensor& ids) const override;
 
-  void scale_queries_from_softmax() override;
+  void scale_queries_from_softmax(int64_t layer) override;
   int64_t matrix_weights() const override;
 
  private:

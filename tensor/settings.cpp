@@ -108,7 +108,7 @@ void check(const Setting& setting, SettingValue& value, const std::string& typed
     if (std::isinf(*number)) refuse(setting.key, shown, "it must be finite");
     check_range(setting, *number, shown);
   }
-  if (is_text && !setting.choices.empty())
+  if (is_text && !setting.choices.empty() && !setting.is_list)
     check_choice(setting.key, std::get<std::string>(value), setting.choices);
 }
 

@@ -38,6 +38,7 @@ struct Setting {
   double max = std::numeric_limits<double>::infinity();
   bool min_excluded = false;
   std::vector<std::string> choices{};  // of a text; empty: any text
+  bool is_list = false;                // the text lists choices; who reads it checks it
   InLabel in_label = InLabel::never;
   // The setting has a meaning only where another, earlier one has one of these values; empty key:
   // always.
@@ -80,6 +81,10 @@ inline Setting positive(const std::string& key, double initial, const std::strin
 inline Setting choice(const std::string& key, const std::string& initial,
                       const std::vector<std::string>& choices, const std::string& help) {
   return {.key = key, .initial = initial, .help = help, .choices = choices};
+}
+inline Setting list_of(const std::string& key, const std::string& initial,
+                       const std::vector<std::string>& choices, const std::string& help) {
+  return {.key = key, .initial = initial, .help = help, .choices = choices, .is_list = true};
 }
 // The rest of a declaration.
 inline Setting labeled(InLabel in_label, Setting setting) {

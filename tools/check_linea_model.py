@@ -39,6 +39,8 @@ def cases():
     for codebook in "ema", "gradient":
         yield COPY, f"--attention vq --codes 8 --codebook {codebook}"
     yield COPY, "--attention soft-vq --codes 8 --anneal 0.3"
+    yield COPY, "--attention linear:rule=gated-delta/softmax --attention-output gated"
+    yield COPY, "--attention linear:feature=dpfp:nu=2/performer --features 16"
     yield COPY, "--positions sinusoidal --tie --no-bias"
     yield COPY, "--reversible"
     yield DIGITS, "--class-token --tie"

@@ -113,6 +113,16 @@ def nearest_code(distance):  # 1 for the nearest code, else 0 (Lingle 2023); dis
 def mixture_of_codes(distance, width):  # p(f | k) = softmax_f(-|k - c_f|^2 / (2 width)) (Su 2023)
     return softmax(-distance / (2 * width))
 
+def attentions(settings):
+    """The settings of the attentions that the layers take in turn: "linear:rule=gated/softmax"."""
+    items = []
+    for item in settings["attention"].split("/"):
+        name, *own = item.split(":")
+        pairs = (setting.split("=", 1) for setting in own)
+        items.append({**settings, "attention": name, **{key.replace("-", "_"): int(value) if value.isdigit() else value
+                                                        for key, value in pairs}})
+    return items
+
 # ---- attention: q, k, v [H,N,D] -> y [H,N,D], position i from the positions j <= i ----
 def softmax(x):
     e = np.exp(x - x.max(axis=-1, keepdims=True))
@@ -293,29 +303,29 @@ class Model:
     def heads(self, x):  # [N, H D] -> [H,N,D]
         return x.reshape(len(x), self.settings["heads"], -1).swapaxes(0, 1)
 
-    def attention(self, block, x):
+    def attention(self, block, settings, x):
         x = self.norm(block + "norm1", self.convolution(block + "convolution1", "layer_convolution", x))
         q, k, v = (self.heads(part) for part in np.split(self.linear(block + "qkv", x), 3, axis=-1))
-        kinds = {"softmax": lambda block, x, *qkv: softmax_attention(*qkv), "linear": self.linear_attention,
+        kinds = {"softmax": lambda block, settings, x, *qkv: softmax_attention(*qkv), "linear": self.linear_attention,
                  "performer": self.performer, "vq": self.quantized, "soft-vq": self.quantized}
-        y = choose("the attention", self.settings["attention"], kinds)(block, x, q, k, v)
-        return self.linear(block + "out", self.output(block, x, y).swapaxes(0, 1).reshape(len(x), -1))
+        y = choose("the attention", settings["attention"], kinds)(block, settings, x, q, k, v)
+        return self.linear(block + "out", self.output(block, settings, x, y).swapaxes(0, 1).reshape(len(x), -1))
 
-    def output(self, block, x, y):
+    def output(self, block, settings, x, y):
         """y, or rms(y) weight silu(W x) of each head, of softmax attention y silu(W x)."""
         if choose("the output", self.settings.get("attention_output", "plain"), ["plain", "gated"]) == "plain":
             return y
         gate = self.heads(self.linear(block + "output_gate", x))
-        if self.settings["attention"] != "softmax":
+        if settings["attention"] != "softmax":
             weight = self.tensor(block + "output_norm.weight").reshape(len(y), 1, -1)
             y = weight * y / np.sqrt((y ** 2).mean(axis=-1, keepdims=True) + 1e-6)
         return y * gate / (1 + np.exp(-gate))
 
-    def linear_attention(self, block, x, q, k, v):
+    def linear_attention(self, block, settings, x, q, k, v):
         maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square,
-                "dpfp": lambda rows: dpfp(rows, self.settings["nu"])}
-        phi = choose("the feature", self.settings["feature"], maps)
-        rule = choose("the rule", self.settings["rule"], ["sum", "gated", "delta", "gated-delta"])
+                "dpfp": lambda rows: dpfp(rows, settings["nu"])}
+        phi = choose("the feature", settings["feature"], maps)
+        rule = choose("the rule", settings["rule"], ["sum", "gated", "delta", "gated-delta"])
         (q, _), (k, log_weight) = phi(q), phi(k)  # the weight of a query cancels
         if rule == "sum":
             return sum_rule(q, k, v, log_weight)
@@ -327,16 +337,16 @@ class Model:
             return delta_rule(q, k, v, gate[::2], gate[1::2])
         return delta_rule(q, k, v, gate)
 
-    def performer(self, block, x, q, k, v):
-        omega, feature = self.tensor(block + "attention.omega"), self.settings["feature"]
+    def performer(self, block, settings, x, q, k, v):
+        omega, feature = self.tensor(block + "attention.omega"), settings["feature"]
         (q, _), (k, log_weight) = performer(q, omega, feature), performer(k, omega, feature)
         return sum_rule(q, k, v, log_weight)
 
-    def quantized(self, block, x, q, k, v):
+    def quantized(self, block, settings, x, q, k, v):
         """a_ij = sum_f exp(q_i.c_f) p(f | k_j), where p of vq is 1 for the nearest code."""
         codes = self.tensor(block + "attention.codebook")  # [H,F,D]
         distance = ((k[:, :, None] - codes[:, None]) ** 2).sum(axis=-1)
-        if self.settings["attention"] == "vq":
+        if settings["attention"] == "vq":
             p = nearest_code(distance)
         else:
             sigma, temperature = (self.tensor(block + "attention." + name) for name in ("sigma", "temperature"))
@@ -357,16 +367,17 @@ class Model:
             raise ValueError(f"needs 1 to {len(position)} tokens from 0 to {len(table) - 1}")
         x = self.convolution("embedding_convolution", "embedding_convolution", table[np.asarray(tokens)])
         x = x + self.of_class(tokens[0]) + self.of_pairs(tokens, len(table)) + position[:N]
-        blocks = [f"blocks.{layer}." for layer in range(settings["layers"])]
+        items = attentions(settings)
+        blocks = [(f"blocks.{layer}.", items[layer % len(items)]) for layer in range(settings["layers"])]
         if settings["reversible"]:  # two streams, each of which changes the other
             one = two = x
-            for block in blocks:
-                one = one + self.attention(block, two)
+            for block, own in blocks:
+                one = one + self.attention(block, own, two)
                 two = two + self.feed_forward(block, one)
             x = one + two
         else:
-            for block in blocks:
-                x = x + self.attention(block, x)
+            for block, own in blocks:
+                x = x + self.attention(block, own, x)
                 x = x + self.feed_forward(block, x)
         x = self.norm("norm", x)
         # A tied output is the table of the tokens that are predicted, which come before the start tokens.

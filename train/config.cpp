@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "data/one_line.h"
+#include "nn/attention_list.h"
 #include "tensor/context.h"
 #include "train/format.h"
 #include "train/presets.h"
@@ -17,6 +18,16 @@ constexpr const char* kNotSet = "not set";  // of a mechanism that was not chose
 
 SettingValue value_of(const RunConfig& config, const GeneralSetting& general) {
   return std::visit([&](auto member) -> SettingValue { return config.*member; }, general.member);
+}
+
+// What the chosen mechanism declares; of none, nothing.
+Declarations declared_by(const MechanismKind& kind, const std::string& name) {
+  if (kind.in_turn) return declared_by(parse_attentions(name));
+  if (name.empty()) return {};
+  return find_named(kind.key, kind.mechanisms, name).settings;
+}
+Declarations declared_by(const MechanismKind& kind, const RunConfig& config) {
+  return declared_by(kind, config.*kind.name);
 }
 
 // Assigns the settings of the layers, one after the other.
@@ -74,14 +85,15 @@ class Resolver {
   void choose(const MechanismKind& kind, const SettingLayer& layer) {
     try {
       const SettingValue& value = layer.values.at(kind.key);
-      const std::string name = to_string(value);
-      const Mechanism& mechanism = find_named(kind.key, kind.mechanisms, name);
+      std::string name = to_string(value);
+      if (kind.in_turn) name = attention_list(parse_attentions(name));
+      const Declarations declared = declared_by(kind, name);
       if (config_.*kind.name == name) return;
       unchosen_[kind.key + " " + config_.*kind.name] = config_.*kind.settings;
       Settings kept = unchosen_[kind.key + " " + name];
       if (kind.keeps_shared)
         for (const auto& [key, own] : config_.*kind.settings)
-          if (find_setting(mechanism.settings, key) != nullptr) kept[key] = own;
+          if (find_setting(declared, key) != nullptr) kept[key] = own;
       config_.*kind.name = name;
       config_.*kind.settings = kept;
     } catch (const Error& error) {
@@ -90,13 +102,10 @@ class Resolver {
   }
 
   void replace_other_names(const MechanismKind& kind, const SettingLayer& layer) {
-    for (const Mechanism& mechanism : kind.mechanisms) {
-      if (mechanism.name != config_.*kind.name) continue;
-      try {
-        linea::replace_other_names(mechanism.settings, layer.values, config_.*kind.settings);
-      } catch (const Error& error) {
-        refuse(layer, "", error.what());
-      }
+    try {
+      linea::replace_other_names(declared_by(kind, config_), layer.values, config_.*kind.settings);
+    } catch (const Error& error) {
+      refuse(layer, "", error.what());
     }
   }
 
@@ -104,11 +113,9 @@ class Resolver {
   void drop_conditional(const MechanismKind& kind, const SettingLayer& layer,
                         const Settings& before) {
     Settings& own = config_.*kind.settings;
-    for (const Mechanism& mechanism : kind.mechanisms)
-      if (mechanism.name == config_.*kind.name)
-        for (const Setting& setting : mechanism.settings)
-          if (!layer.values.has(setting.key) && applies(setting, before) && !applies(setting, own))
-            own.erase(setting.key);
+    for (const Setting& setting : declared_by(kind, config_))
+      if (!layer.values.has(setting.key) && applies(setting, before) && !applies(setting, own))
+        own.erase(setting.key);
   }
 
   static SettingValue checked(const Setting& setting, const SettingValue& given, bool as_text) {
@@ -129,16 +136,16 @@ class Resolver {
             general.member);
         return;
       }
-    for (const MechanismKind& kind : kinds_)
-      for (const Mechanism& mechanism : kind.mechanisms)
-        if (mechanism.name == config_.*kind.name)
-          if (const Setting* setting = find_setting(mechanism.settings, key)) {
-            Settings& own = config_.*kind.settings;
-            own[key] = checked(*setting, value, as_text);
-            // On the command line a name for a value acts at its place: the later of two wins.
-            if (as_text) linea::replace_other_names({*setting}, {{key, own.at(key)}}, own);
-            return;
-          }
+    for (const MechanismKind& kind : kinds_) {
+      const Declarations declared = declared_by(kind, config_);
+      if (const Setting* setting = find_setting(declared, key)) {
+        Settings& own = config_.*kind.settings;
+        own[key] = checked(*setting, value, as_text);
+        // On the command line a name for a value acts at its place: the later of two wins.
+        if (as_text) linea::replace_other_names({*setting}, {{key, own.at(key)}}, own);
+        return;
+      }
+    }
     refuse_foreign(key);
   }
 
@@ -171,11 +178,15 @@ class Resolver {
   std::map<std::string, Settings> unchosen_;  // of mechanisms that a later layer may choose again
 };
 
-// What the chosen mechanism declares.
-const Declarations* declared_by(const MechanismKind& kind, const RunConfig& config) {
-  for (const Mechanism& mechanism : kind.mechanisms)
-    if (mechanism.name == config.*kind.name) return &mechanism.settings;
-  return nullptr;
+// All values that apply to the chosen mechanism. Those that differ among the items of a list are in
+// `name`.
+Settings complete_settings(const MechanismKind& kind, const RunConfig& config, std::string& name) {
+  const Settings& given = config.*kind.settings;
+  if (!kind.in_turn) return complete(declared_by(kind, name), given, kind.key + " " + name);
+  std::vector<AttentionOptions> items = parse_attentions(name);
+  const Settings values = complete_shared(items, given);
+  name = attention_list(items);
+  return values;
 }
 
 void check_general(const RunConfig& config) {
@@ -195,10 +206,9 @@ RunConfig resolve(const std::vector<SettingLayer>& layers) {
 
 void set_defaults(RunConfig& config, const Settings& values) {
   for (const MechanismKind& kind : mechanism_kinds())
-    if (const Declarations* declared = declared_by(kind, config))
-      for (const auto& [key, value] : values)
-        if (find_setting(*declared, key) != nullptr && !(config.*kind.settings).has(key))
-          (config.*kind.settings)[key] = value;
+    for (const Setting& setting : declared_by(kind, config))
+      if (values.has(setting.key) && !(config.*kind.settings).has(setting.key))
+        (config.*kind.settings)[setting.key] = values.at(setting.key);
 }
 
 std::vector<AppliedSetting> applied_settings(const RunConfig& config) {
@@ -207,11 +217,11 @@ std::vector<AppliedSetting> applied_settings(const RunConfig& config) {
   for (const GeneralSetting& general : general_settings()) {
     result.push_back({general.setting, general.group, value_of(config, general)});
     for (const MechanismKind& kind : kinds) {
-      const Declarations* declared = declared_by(kind, config);
-      if (kind.key != general.setting.key || declared == nullptr) continue;
-      const Settings values =
-          complete(*declared, config.*kind.settings, kind.key + " " + config.*kind.name);
-      for (const Setting& setting : *declared)
+      std::string name = config.*kind.name;
+      if (kind.key != general.setting.key || name.empty()) continue;
+      const Settings values = complete_settings(kind, config, name);
+      result.back().value = name;
+      for (const Setting& setting : declared_by(kind, config))
         if (values.has(setting.key))
           result.push_back({setting, general.group, values.at(setting.key)});
     }
@@ -291,11 +301,14 @@ std::unique_ptr<Task> make_saved_task(const TaskOptions& options) try {
                 : "if the data was moved, ");
 }
 
-AttentionOptions attention_options(const RunConfig& config) {
-  AttentionOptions options{config.attention, config.attention_settings};
-  options.segment = config.segment;
-  options.chunk = config.chunk;
-  return options;
+std::vector<AttentionOptions> attention_options(const RunConfig& config) {
+  std::vector<AttentionOptions> items =
+      with_shared(parse_attentions(config.attention), config.attention_settings);
+  for (AttentionOptions& item : items) {
+    item.segment = config.segment;
+    item.chunk = config.chunk;
+  }
+  return items;
 }
 
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
@@ -305,7 +318,7 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
       "a task of images",
       config.task.empty() ? "a benchmark of random tokens" : "task " + config.task);
   ModelConfig model;
-  model.attention = attention_options(config);
+  model.attentions = attention_options(config);
   model.layers = config.layers;
   model.heads = config.heads;
   model.dim = config.dim;
@@ -365,7 +378,7 @@ void check_settings(const RunConfig& config) {
 
 void check_model_settings(const RunConfig& config, Work work) {
   check_general(config);
-  complete_settings(attention_options(config));
+  for (const AttentionOptions& item : attention_options(config)) complete_settings(item);
   complete(find_optimizer(config.optimizer).settings, config.optimizer_settings,
            "optimizer " + config.optimizer);
   require(config.spike_guard == 0 || config.spike_guard > 1,

@@ -22,7 +22,7 @@ struct RunConfig {
   std::string task;
   Settings task_settings{};
   // model
-  std::string attention = "linear";
+  std::string attention = "linear";  // or several (nn/attention_list.h)
   Settings attention_settings{};
   int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
   std::string positions = "learned", output_head = "categorical";
@@ -65,7 +65,8 @@ struct MechanismKind {
   std::string RunConfig::*name;
   Settings RunConfig::*settings;
   std::vector<Mechanism> mechanisms;
-  bool keeps_shared;  // where another is chosen, settings that it declares too keep their values
+  bool keeps_shared;     // where another is chosen, settings that it declares too keep their values
+  bool in_turn = false;  // a list of them, which the layers take in turn (nn/attention_list.h)
 };
 std::vector<MechanismKind> mechanism_kinds();  // task, attention, optimizer
 
@@ -121,7 +122,8 @@ TaskOptions task_options(const RunConfig& config, const std::string& vocabulary)
 // The task of a run that was saved. Error: that of make_task, with what to do where the data is not
 // where the run read it.
 std::unique_ptr<Task> make_saved_task(const TaskOptions& options);
-AttentionOptions attention_options(const RunConfig& config);
+// The attentions that the layers take in turn. Errors: those of nn/attention_list.h.
+std::vector<AttentionOptions> attention_options(const RunConfig& config);
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape);
 OptimizerConfig optimizer_config(const RunConfig& config);
 // The step at which the learning rate has fallen to min_lr, and annealing ends.

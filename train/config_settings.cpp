@@ -33,7 +33,10 @@ void add_model(std::vector<GeneralSetting>& list) {
                        MayChange may_change = MayChange::by_init_from) {
     list.push_back(general("Model", member, changing(may_change, std::move(setting))));
   };
-  add(&Config::attention, choice("attention", "", attention_names(), "attention mechanism"));
+  add(&Config::attention,
+      list_of("attention", "", attention_names(),
+              "attention mechanism, or several, which the layers take in turn, such as "
+              "linear:rule=gated/softmax"));
   add(&Config::layers, integer_of("layers", 1, "number of blocks"));
   add(&Config::heads, integer_of("heads", 1, "attention heads; must divide dim"));
   add(&Config::dim, integer_of("dim", 1, "width of the model"), MayChange::never);
@@ -182,7 +185,7 @@ std::vector<MechanismKind> mechanism_kinds() {
   MechanismKind of_task{"task", &Config::task, &Config::task_settings, {}, true};
   for (const TaskEntry& entry : tasks()) of_task.mechanisms.push_back({entry.name, entry.settings});
   MechanismKind of_attention{
-      "attention", &Config::attention, &Config::attention_settings, {}, false};
+      "attention", &Config::attention, &Config::attention_settings, {}, false, true};
   for (const AttentionEntry& entry : attentions())
     of_attention.mechanisms.push_back({entry.name, entry.settings});
   return {of_task,

@@ -200,7 +200,7 @@ nlohmann::ordered_json to_json(const PreparedRun& run, const Report& report) {
     if (run.task->has(split)) rows[split_name(split)] = run.task->rows(split);
   const MemoryParts& parts = report.memory.parts;
   const int64_t remaining = std::max<int64_t>(0, run.config.steps - run.step);
-  return {{"attention", label_of(run.model->config().attention)},
+  return {{"attention", label_of(run.model->config().attentions)},
           {"task", run.config.task},
           {"parameters", parameters},
           {"parameter_count", count_elements(run.model->parameters())},
@@ -238,7 +238,7 @@ void print_parameters(const PreparedRun& run, const Report& report) {
 
 void print_text(const PreparedRun& run, const Report& report) {
   const auto number = [](double x) { return format_count(x); };
-  fmt::print("{} on {}: dry run, nothing is written\n\n", label_of(run.model->config().attention),
+  fmt::print("{} on {}: dry run, nothing is written\n\n", label_of(run.model->config().attentions),
              run.config.task);
   print_parameters(run, report);
   fmt::print("\ndata           {} tokens, length {}; rows:", run.task->vocab_size(),

@@ -21,8 +21,8 @@ constexpr std::string_view kBlocks = "blocks.";
 
 // Substrings of the names of tensors that have another meaning under the settings of the other
 // attention, such as the gate of another update rule.
-std::vector<std::string> redefined_tensors(const RunConfig& source, const AttentionOptions& now) {
-  const AttentionOptions before = attention_options(source);
+std::vector<std::string> redefined_tensors(const AttentionOptions& before,
+                                           const AttentionOptions& now) {
   const Settings was = complete_settings(before), is = complete_settings(now);
   std::vector<std::string> result;
   for (const std::string& name : {before.name, now.name})
@@ -86,8 +86,6 @@ class InitialWeights {
             "{} was trained on task {}, whose tokens are not those of this run's task; leave out "
             "`init_from`",
             run_, config_.task);
-    same_attention_ = now_.attention.name == config_.attention;
-    redefined_ = redefined_tensors(config_, now_.attention);
   }
 
   void load() {
@@ -95,15 +93,19 @@ class InitialWeights {
       load_parameter({parameter.name, parameter.var.value()});
     for (const Buffer& buffer : model_.buffers()) {
       const NamedTensor target{buffer.name, buffer.tensor};
-      if (same_attention_ && !contains_any(target.name, redefined_) && fits(target)) {
+      const int64_t layer = layer_of(target.name);
+      const bool known = layer < base_.layers;
+      if (known && base_.attention_of(layer).name == now_.attention_of(layer).name &&
+          !is_redefined(target.name) && fits(target)) {
         copy(target);
-      } else if (layer_of(target.name) < base_.layers) {
+      } else if (known) {
         fresh_.push_back(target.name);
       }
     }
     model_.buffers_changed();
-    if (make_attention(base_.attention_of(0))->traits().softmax_weights)
-      model_.scale_queries_from_softmax();
+    for (int64_t layer = 0; layer < std::min(base_.layers, now_.layers); ++layer)
+      if (make_attention(base_.attention_of(layer))->traits().softmax_weights)
+        model_.scale_queries_from_softmax(layer);
   }
 
   std::string windows_note() const { return image_windows_note(file_, path_, config_); }
@@ -122,6 +124,13 @@ class InitialWeights {
   }
 
  private:
+  // Of a layer that the base has.
+  bool is_redefined(const std::string& name) const {
+    const int64_t layer = layer_of(name);
+    return layer >= 0 && contains_any(name, redefined_tensors(base_.attention_of(layer),
+                                                              now_.attention_of(layer)));
+  }
+
   bool fits(const NamedTensor& target) const {
     return file_.contains(target.name) &&
            file_.entry(target.name).shape == target.tensor.shape().sizes();
@@ -153,7 +162,7 @@ class InitialWeights {
       return mix_rows(base_table(name, bigram_rows(base_.input_vocab_size)), bigram_sources(),
                       target);
     if (name == "output_head.weight" && base_.tie && !now_.tie) return untie(target);
-    if (contains_any(name, redefined_) || (of_attention && !fits(target)) || may_be_new(name)) {
+    if (is_redefined(name) || (of_attention && !fits(target)) || may_be_new(name)) {
       fresh_.push_back(name);
     } else {
       copy(target);
@@ -307,8 +316,6 @@ class InitialWeights {
   RunConfig config_;  // of the base, as all that follows
   TaskShape base_shape_;
   ModelConfig base_;
-  bool same_attention_ = false;
-  std::vector<std::string> redefined_;
   std::set<std::string> used_;              // tensors of the base
   std::vector<std::string> fresh_, taken_;  // tensors of the model; lines on the others
 };

@@ -60,7 +60,8 @@ MemoryParts parts_of(const RunConfig& config, const ModelConfig& model, double a
 
 // FLOPs of three rows: 6 for each weight, and those of softmax.
 double smallest_steps(ModelConfig model) {
-  model.layers = std::min<int64_t>(model.layers, 2);
+  const auto round = static_cast<int64_t>(model.attentions.size());
+  model.layers = std::min(model.layers, 2 * round);
   const auto N = static_cast<double>(model.length);
   return 3 * N * (6 * weight_bytes(model) / 4 + 24 * N * static_cast<double>(model.dim));
 }
@@ -87,15 +88,18 @@ Growth measure_growth(RunConfig config, const Task& task, int64_t layers, int64_
   return {whole - static_cast<double>(rows) * per_row, per_row};
 }
 
-// Each layer adds the same, which models of one and two layers show.
+// Layers of one round through the attentions add the same as those of the next: models of one and
+// of two rounds show it, and one with what is left over.
 double extrapolate(const RunConfig& config, const Task& task, int64_t rows) {
   const auto bytes = [&](int64_t layers) {
     const Growth growth = measure_growth(config, task, layers, rows);
     return growth.fixed + static_cast<double>(config.batch) * growth.per_row;
   };
-  if (config.layers <= 2 || task.shape().second_vocab_size > 0) return bytes(config.layers);
-  const double one = bytes(1);
-  return one + static_cast<double>(config.layers - 1) * (bytes(2) - one);
+  const auto round = static_cast<int64_t>(attention_options(config).size());
+  if (config.layers <= 2 * round || task.shape().second_vocab_size > 0) return bytes(config.layers);
+  const double one = bytes(round), added = bytes(2 * round) - one;
+  const int64_t rest = config.layers % round, rounds = config.layers / round;
+  return (rest == 0 ? one : bytes(round + rest)) + static_cast<double>(rounds - 1) * added;
 }
 
 }  // namespace

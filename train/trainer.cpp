@@ -111,7 +111,7 @@ void Trainer::open_folder(bool resume, bool json) {
                                     [this](const std::string& line) { progress_.note(line); }));
   progress_.note(
       fmt::format("{} on {}: {} parameters, {} tokens, length {}, {}; run in {}{}",
-                  label_of(model_->config().attention), config_.task,
+                  label_of(model_->config().attentions), config_.task,
                   format_count(static_cast<double>(count_elements(model_->parameters()))),
                   task_->vocab_size(), task_->length(), plural(config_.threads, "thread"),
                   folder_.string(), resume ? fmt::format(", from step {}", step_) : ""));

@@ -127,6 +127,25 @@ TEST_F(InitFrom, CodebooksScaleTheQueriesOnce) {
   }
 }
 
+// Of several attentions each layer starts from what that layer was.
+TEST_F(InitFrom, EachLayerIsScaledByWhatItWas) {
+  done("train --init-from softmax --attention softmax --layers 3" + kStill + " --out three");
+  done("train --init-from three --attention softmax/vq:codes=4" + kStill + " --out mixed");
+  expect_setting("mixed", "attention = \"softmax/vq:codes=4\"");
+  for (const int layer : {0, 1, 2}) {
+    const std::string qkv = fmt::format("blocks.{}.qkv.weight", layer);
+    const std::vector<double> before = tensor("three", 1, qkv), after = tensor("mixed", 1, qkv);
+    for (size_t i = 0; i < before.size(); ++i)
+      EXPECT_NEAR(after[i], before[i] * (layer == 1 && i < 16 * 16 ? 1 / std::sqrt(8.0) : 1.0),
+                  1e-6)
+          << layer << " " << i;
+  }
+  // A codebook stays where the layer stays what it is.
+  done("train --init-from mixed --attention linear/vq:codes=4" + kStill + " --out other");
+  EXPECT_EQ(tensor("mixed", 1, "blocks.1.attention.codebook"),
+            tensor("other", 1, "blocks.1.attention.codebook"));
+}
+
 // One bare attention has two projections that add up to q: both are scaled, D = 16.
 TEST_F(InitFrom, BothProjectionsOfPairsAreScaled) {
   done(

@@ -34,6 +34,8 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
       kText + " --rule gated --bigram-embedding",
       kText + " --rule delta",
       kText + " --rule gated-delta --memory long",
+      "train --task text --data text.txt --length 16 --attention linear:rule=gated/softmax/vq "
+      "--codes 6 --layers 4 --heads 2 --dim 16 --ffn 32 --batch 2",
       kDigits +
           " --optimizer muon --embedding-convolution 2d --layer-convolution 2d "
           "--attention-output gated",

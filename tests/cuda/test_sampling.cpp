@@ -12,8 +12,8 @@ namespace {
 
 ModelConfig small(const std::string& attention, const std::string& rule = "sum") {
   ModelConfig config;
-  config.attention = {attention,
-                      declared_only(attention, {{"rule", rule}, {"features", 8}, {"codes", 4}})};
+  config.attentions = {
+      {attention, declared_only(attention, {{"rule", rule}, {"features", 8}, {"codes", 4}})}};
   config.layers = 2;
   config.heads = 2;
   config.dim = 16;
@@ -67,7 +67,7 @@ TEST_F(CudaSampling, APositionIsFewLaunches) {
     max.config.stored = max.stored;
     max.config.output_head = max.stored == DType::bf16 ? "logistics" : "categorical";
     const size_t one = launches(max.config, 1), layer = launches(max.config, 2) - one;
-    const AttentionOptions& of = max.config.attention;
+    const AttentionOptions& of = max.config.attentions[0];
     const std::string name = label_of(of) + " " + name_of(max.stored);
     // How many launches a product is, the emulated cuBLAS knows: one.
     const size_t slack = real_gpu ? 4 : 0;

@@ -16,7 +16,7 @@ ModelConfig with_output(const std::string& output, const std::string& attention 
   ModelConfig config = small_transformer(2);
   config.dropout = 0;
   config.attention_output = output;
-  config.attention.name = attention;
+  config.attentions[0].name = attention;
   return config;
 }
 
@@ -72,7 +72,7 @@ TEST(AttentionOutput, SamplingStepsAreTheRowsOfTheWhole) {
         if (attention != "linear" && rule != "sum") continue;
         if (attention == "vq" && reversible) continue;
         ModelConfig config = with_output("gated", attention);
-        if (attention == "linear") config.attention.settings["rule"] = rule;
+        if (attention == "linear") config.attentions[0].settings["rule"] = rule;
         config.reversible = reversible;
         Transformer model(config);
         randomize_outputs(model);

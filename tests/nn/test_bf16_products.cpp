@@ -48,7 +48,7 @@ TEST(Bf16Products, GradientsOfAStepAreNearThoseOfFloat) {
       config.ffn = 96;
       config.dropout = 0;
       config.tie = tie;
-      config.attention = entry.variant_options().front();
+      config.attentions = {entry.variant_options().front()};
       const Results exact = step(config, FloatProducts::exact),
                     rounded = step(config, FloatProducts::rounded),
                     again = step(config, FloatProducts::rounded);
@@ -76,7 +76,7 @@ TEST(Bf16Products, SavedActivationsTakeHalfTheMemory) {
     ModelConfig config = small_transformer(2);
     config.dim = config.ffn = 64;
     config.length = 512;
-    config.attention = find_attention(name).variant_options().front();
+    config.attentions = {find_attention(name).variant_options().front()};
     const double ratio =
         saved_bytes(config, FloatProducts::rounded) / saved_bytes(config, FloatProducts::exact);
     EXPECT_LT(ratio, 0.56) << name;

@@ -124,7 +124,7 @@ TEST(BigramEmbedding, SamplingStepsAreTheRowsOfTheWhole) {
     for (const std::string convolution : {"none", "1d"})
       for (const bool reversible : {false, true}) {
         ModelConfig config = with_bigrams();
-        config.attention.name = attention;
+        config.attentions[0].name = attention;
         config.embedding_convolution = convolution;
         config.reversible = reversible;
         const Transformer model(config);

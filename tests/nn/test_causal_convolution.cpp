@@ -128,7 +128,7 @@ TEST(CausalConvolution, SamplingStepsAreTheRowsOfTheWhole) {
     for (const bool reversible : {false, true})
       for (const std::string kind : {"1d", "2d"}) {
         ModelConfig config = convolved(kind, kind);
-        config.attention.name = attention;
+        config.attentions[0].name = attention;
         config.reversible = reversible;
         Transformer model(config);
         randomize_convolutions(model);

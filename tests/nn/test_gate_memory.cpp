@@ -14,7 +14,7 @@ std::vector<double> first_memory(const std::string& memory, int64_t length,
   ModelConfig config = small_transformer(1);
   config.length = length;
   config.heads = 4;
-  config.attention.settings = {{"rule", rule}, {"memory", memory}};
+  config.attentions[0].settings = {{"rule", rule}, {"memory", memory}};
   const Transformer model(config);
   for (const Parameter& parameter : model.parameters())
     if (parameter.name == "blocks.0.gate.bias") {

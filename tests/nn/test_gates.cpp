@@ -12,8 +12,8 @@ namespace {
 ModelConfig with_rule(const std::string& rule) {
   ModelConfig config = small_transformer(2);
   config.dropout = 0;
-  config.attention.name = "linear";
-  config.attention.settings["rule"] = rule;
+  config.attentions[0].name = "linear";
+  config.attentions[0].settings["rule"] = rule;
   return config;
 }
 

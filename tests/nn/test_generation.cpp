@@ -21,7 +21,7 @@ constexpr int64_t kLength = 12;
 // Scores far enough apart that a greedy choice does not depend on rounding.
 std::unique_ptr<Transformer> some_model(const std::string& attention, double stddev = 0.5) {
   ModelConfig config;
-  config.attention.name = attention;
+  config.attentions[0].name = attention;
   config.layers = 2;
   config.heads = 2;
   config.dim = 16;

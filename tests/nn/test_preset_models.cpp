@@ -29,7 +29,7 @@ ModelConfig image_preset() {
   config.image_channels = 3;
   config.positions = "learned+grid";
   config.layer_convolution = "2d";
-  config.attention.settings = {{"rule", "gated"}, {"memory", "long"}};
+  config.attentions[0].settings = {{"rule", "gated"}, {"memory", "long"}};
   return config;
 }
 
@@ -43,7 +43,7 @@ ModelConfig text_preset() {
   config.layer_convolution = "1d";
   config.bigram_embedding = true;
   config.attention_output = "gated";
-  config.attention.settings = {{"rule", "gated"}};
+  config.attentions[0].settings = {{"rule", "gated"}};
   return config;
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 ModelConfig recomputed_model(bool recompute, const AttentionOptions& attention = {}) {
   ModelConfig config = small_transformer(3);
-  config.attention = attention;
+  config.attentions = {attention};
   config.recompute = recompute;
   return config;
 }

@@ -99,7 +99,7 @@ TEST(Reversible, SavesNothingPerLayer) {
 
 TEST(Reversible, RefusesWhatItCannotInvert) {
   ModelConfig config = reversible_model(2);
-  config.attention.name = "vq";
+  config.attentions[0].name = "vq";
   expect_error(ErrorKind::usage, {"`reversible`", "vq", "codes"}, [&] { Transformer{config}; });
   config = reversible_model(2);
   config.recompute = true;

@@ -49,7 +49,7 @@ TEST_P(ThreadCounts, DoNotChangeTheGradientsOfAModel) {
     config.dim = 96;
     config.ffn = 136;
     config.length = 196;
-    config.attention = entry.variant_options().front();
+    config.attentions = {entry.variant_options().front()};
     expect_same_gradients(config, 16, entry.name);
   }
 }
@@ -61,7 +61,7 @@ TEST_P(ThreadCounts, DoNotChangeTheGradientsOfAVariant) {
       ModelConfig config = small_transformer(1);
       config.dim = 128;
       config.length = 513;
-      config.attention = variant;
+      config.attentions = {variant};
       expect_same_gradients(config, 3, label_of(variant));
     }
 }
@@ -80,9 +80,9 @@ TEST_P(ThreadCounts, DoNotChangeTheGradientsOfTiles) {
     ModelConfig config = small_transformer(1);
     config.dim = 64;
     config.length = 300;
-    config.attention.name = name;
-    config.attention.settings = settings;
-    expect_same_gradients(config, 16, label_of(config.attention));
+    config.attentions[0].name = name;
+    config.attentions[0].settings = settings;
+    expect_same_gradients(config, 16, label_of(config.attentions[0]));
   }
 }
 
@@ -94,7 +94,7 @@ TEST_P(ThreadCounts, DoNotChangeTheGradientsOfOneSequence) {
       config.dim = 64;
       config.length = 258;
       config.heads = 1;
-      config.attention = variant;
+      config.attentions = {variant};
       expect_same_gradients(config, 1, label_of(variant));
     }
 }

@@ -44,7 +44,7 @@ std::vector<ModelConfig> every_kind() {
             const bool first = variant.settings == entry.variants.front();
             if (!first && (tie != (positions == "sinusoidal") || tie == bias)) continue;
             ModelConfig config = small_model();
-            config.attention = variant;
+            config.attentions = {variant};
             config.positions = positions;
             config.tie = tie;
             config.bias = bias;
@@ -57,7 +57,7 @@ std::vector<ModelConfig> every_kind() {
 }
 
 std::string describe(const ModelConfig& config) {
-  return fmt::format("{} {} tie {} bias {} reversible {}", label_of(config.attention),
+  return fmt::format("{} {} tie {} bias {} reversible {}", label_of(config.attentions[0]),
                      config.positions, config.tie, config.bias, config.reversible);
 }
 
@@ -109,7 +109,7 @@ TEST(Transformer, SamplesWithBf16Weights) {
   for (const std::string attention : {"linear", "softmax"})
     for (const auto& [tie, dim] : {std::pair{false, 16}, {true, 16}, {false, 32}}) {
       ModelConfig config = small_model();
-      config.attention.name = attention;
+      config.attentions[0].name = attention;
       config.tie = tie;
       config.dim = dim;
       const Transformer plain(config), rounded(config);
@@ -215,7 +215,7 @@ TEST(Transformer, EveryParameterHasAGradient) {
 
 TEST(Transformer, TheLossFollowsItsGradient) {
   for (const ModelConfig& config : every_kind()) {
-    if (config.attention.name == "vq") continue;  // straight through: not the gradient of k
+    if (config.attentions[0].name == "vq") continue;  // straight through: not the gradient of k
     const Transformer model(config);
     stir(model);
     const Tensor ids = some_ids(2, 20), targets = some_ids(2, 20, 5);

@@ -24,7 +24,7 @@ ModelConfig model_with(const std::string& attention) {
   config.ffn = 24;
   config.length = kPositions;
   config.vocab_size = config.input_vocab_size = kVocab;
-  config.attention = {attention, declared_only(attention, {{"features", 24}, {"codes", 8}})};
+  config.attentions = {{attention, declared_only(attention, {{"features", 24}, {"codes", 8}})}};
   return config;
 }
 
@@ -86,7 +86,7 @@ TEST(TransformerAttention, TrainedSavedAndSampled) {
   configs.push_back(model_with("linear"));
   configs.back().attention.settings["rule"] = "gated";
   for (ModelConfig config : configs) {
-    const std::string what = label_of(config.attention);
+    const std::string what = label_of(config.attentions[0]);
     Transformer model(config);
     const auto all_buffers = [&] {
       std::vector<double> values;
@@ -130,7 +130,7 @@ TEST(TransformerAttention, GatesStartFromTheirBiases) {
   config.heads = 8;
   config.bias = false;  // gates have one all the same
   for (const char* rule : {"gated", "delta", "sum"}) {
-    config.attention.settings["rule"] = rule;
+    config.attentions[0].settings["rule"] = rule;
     const Transformer model(config);
     int64_t found = 0;
     for (const Parameter& parameter : model.parameters()) {
@@ -189,7 +189,7 @@ TEST(TransformerAttention, TermsAddedToTheLoss) {
   for (const double commitment : {0.1, 0.2}) {
     for (const int64_t layers : {1, 2}) {
       ModelConfig config = model_with("vq");
-      config.attention.settings["commitment"] = commitment;
+      config.attentions[0].settings["commitment"] = commitment;
       config.layers = layers;
       Transformer model(config);
       Var auxiliary;

@@ -78,15 +78,16 @@ TEST(Transformer, RefusesInvalidSettings) {
   refused({"`dropout` is -0.5"}, [](ModelConfig& c) { c.dropout = -0.5f; });
   refused({"`positions` is 'rotary'", "sinusoidal"},
           [](ModelConfig& c) { c.positions = "rotary"; });
-  refused({"'sparse'", "linear", "softmax"}, [](ModelConfig& c) { c.attention.name = "sparse"; });
+  refused({"'sparse'", "linear", "softmax"},
+          [](ModelConfig& c) { c.attentions[0].name = "sparse"; });
   refused({"'cosine'", "elu", "dpfp"},
-          [](ModelConfig& c) { c.attention.settings["feature"] = "cosine"; });
+          [](ModelConfig& c) { c.attentions[0].settings["feature"] = "cosine"; });
   refused({"`nu` is -1"}, [](ModelConfig& c) {
-    c.attention.settings = {{"feature", "dpfp"}, {"nu", -1}};
+    c.attentions[0].settings = {{"feature", "dpfp"}, {"nu", -1}};
   });
-  refused({"`nu`", "`feature` dpfp"}, [](ModelConfig& c) { c.attention.settings["nu"] = 2; });
+  refused({"`nu`", "`feature` dpfp"}, [](ModelConfig& c) { c.attentions[0].settings["nu"] = 2; });
   refused({"nu is 16", "1..15", "8"}, [](ModelConfig& c) {
-    c.attention.settings = {{"feature", "dpfp"}, {"nu", 16}};
+    c.attentions[0].settings = {{"feature", "dpfp"}, {"nu", 16}};
   });
   const Transformer model(small_model());
   expect_error(ErrorKind::usage, {"21", "20"}, [&] { model.forward(some_ids(1, 21), false); });

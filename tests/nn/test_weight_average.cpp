@@ -13,8 +13,8 @@ namespace {
 
 std::unique_ptr<Model> tiny(const std::string& attention) {
   ModelConfig config;
-  config.attention.name = attention;
-  config.attention.settings = declared_only(attention, {{"codes", 4}});
+  config.attentions[0].name = attention;
+  config.attentions[0].settings = declared_only(attention, {{"codes", 4}});
   config.layers = 1;
   config.heads = 1;
   config.dim = config.ffn = 4;

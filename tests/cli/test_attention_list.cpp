@@ -1,0 +1,43 @@
+// --attention with several attentions: settings, files, errors.
+#include "tests/cli/program.h"
+
+namespace linea {
+namespace {
+
+class AttentionListFlag : public ProgramTest {};
+
+const std::string kFour =
+    "train --task copy --length 16 --layers 4 --heads 2 --dim 16 --ffn 32 --batch 2 --steps 2 ";
+
+TEST_F(AttentionListFlag, ConfigTomlHoldsTheListAndWhatItShares) {
+  done(kFour +
+       "--attention linear:rule=gated/linear:rule=gated/vq --codes 5 --feature relu --out run");
+  const std::string config = bytes("run/config.toml");
+  for (const char* line : {"attention = \"linear:rule=gated/linear:rule=gated/vq\"", "codes = 5",
+                           "feature = \"relu\"", "memory = \"short\""})
+    EXPECT_NE(config.find(std::string("\n") + line + "\n"), std::string::npos) << line << config;
+  EXPECT_EQ(config.find("\nrule ="), std::string::npos) << config;
+  done("train --config run/config.toml --out again");
+  EXPECT_EQ(config, bytes("again/config.toml"));
+  expect_same_checkpoint("run", "again", 2);
+  const std::string label = "2 x linear --feature relu --rule gated / vq --codes 5";
+  EXPECT_EQ(parse_json(done("info run --json").out).at("attention"), label);
+  EXPECT_NE(done("runs .").out.find("vq"), std::string::npos);
+  done("eval run");
+}
+
+TEST_F(AttentionListFlag, RefusesWhatCannotBe) {
+  const auto refused = [&](const std::string& flags, const std::vector<std::string>& fragments) {
+    refused(2, kFour + flags + " --out none", fragments);
+  };
+  refused("--attention linear/sparse", {"--attention, item 2 of 2", "'sparse'"});
+  refused("--attention linear//softmax", {"item 2 of 3"});
+  refused("--attention a/b/c/d/e", {"item 1 of 5"});
+  refused("--attention linear/softmax/linear/softmax/vq", {"--attention names 5", "--layers is 4"});
+  refused("--attention linear/softmax --codes 4", {"--codes is a setting of attention"});
+  refused("--attention linear/softmax --memory long", {"--memory long applies to no attention"});
+  refused("--attention vq/linear --recompute", {"--recompute does not go with --attention vq"});
+}
+
+}  // namespace
+}  // namespace linea
