@@ -47,7 +47,7 @@ struct StateBytes {
 
 StateBytes state_bytes(const Model& model) {
   const DecodeState state = model.start(1);
-  StateBytes bytes{state.bytes(), state.embedding.bytes()};
+  StateBytes bytes{state.bytes(), 0};
   for (const LayerState& layer : state.layers) bytes.rows += layer.rows_bytes();
   return bytes;
 }
