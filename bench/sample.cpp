@@ -47,7 +47,7 @@ struct StateBytes {
 
 StateBytes state_bytes(const Model& model) {
   const DecodeState state = model.start(1);
-  StateBytes bytes{state.bytes(), state.embedding.bytes()};
+  StateBytes bytes{state.bytes(), 0};
   for (const LayerState& layer : state.layers) bytes.rows += layer.rows_bytes();
   return bytes;
 }
@@ -106,7 +106,7 @@ void print(const SampleBench& options, const StateBytes& state, const Sampled& s
                                    {"of_read", number(sampled.of_read)},
                                    {"state_bytes", state.all},
                                    {"convolution_bytes", state.rows}};
-    if (options.parts > 0) line["parts"] = options.parts;
+    if (options.streams > 0) line["streams"] = options.streams;
     if (!sampled.not_captured.empty()) line["not_captured"] = sampled.not_captured;
     return print_json_line(line);
   }
@@ -129,12 +129,12 @@ void run(SampleBench options) {
   require(options.tokens >= 0, "`tokens` is {}; it must be at least 0", options.tokens);
   for (const int64_t batch : options.batches)
     require(batch >= 1, "`batches` has {}; each must be at least 1", batch);
-  require(options.parts >= 0, "`parts` is {}; it must be at least 0", options.parts);
-  require(options.parts == 0 || context().device.kind != DeviceKind::cpu,
-          "`parts` is {}: a CPU samples a batch in one part; leave it out, or use `device` cuda",
-          options.parts);
+  require(options.streams >= 0, "`streams` is {}; it must be at least 0", options.streams);
+  require(options.streams == 0 || context().device.kind != DeviceKind::cpu,
+          "`streams` is {}: a CPU samples a batch in one part; leave it out, or use `device` cuda",
+          options.streams);
   const Machine machine = measure_machine(0.3, options.model.config.dtype);
-  if (options.parts > 0) context().sizes.streams = options.parts;
+  if (options.streams > 0) context().sizes.streams = options.streams;
   const Transformer model(config);
   const StateBytes state = state_bytes(model);
   if (options.json) {

@@ -30,13 +30,22 @@ struct TrainOptions {
   bool json = false, dry_run = false, no_memory_check = false;
 };
 
+// The settings of a run. Error: ErrorKind::input where this version cannot read them.
+SettingLayer saved_layer(const std::string& text, const std::string& source) try {
+  SettingLayer layer = parse_toml(text, source);
+  static_cast<void>(resolve({layer}));
+  return layer;
+} catch (const Error& error) {
+  fail(ErrorKind::input, "{}", error.what());
+}
+
 // defaults < the settings of --resume or --init-from < --preset < --config < flags
 RunConfig gather_settings(const TrainOptions& options) {
   std::vector<SettingLayer> layers;
   if (!options.initial.empty()) {
     require(options.resume.empty(),
             "--init-from starts a new run, --resume continues one: choose one of them");
-    layers.push_back(parse_toml(saved_settings(options.initial), options.initial));
+    layers.push_back(saved_layer(saved_settings(options.initial), options.initial));
   }
   if (!options.resume.empty()) {
     require(options.preset.empty() && options.config_files.empty() && options.out.empty(),
@@ -45,7 +54,7 @@ RunConfig gather_settings(const TrainOptions& options) {
             options.resume);
     refuse_other_format(options.resume);
     const std::string path = options.resume + "/config.toml";
-    layers.push_back(parse_toml(read_file(path), path));
+    layers.push_back(saved_layer(read_file(path), path));
   }
   if (!options.preset.empty())
     layers.push_back(parse_toml(preset_text(options.preset), "preset " + options.preset));

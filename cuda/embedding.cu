@@ -1,4 +1,4 @@
-// Embeddings of tokens, positions, classes and pairs of tokens.
+// Embeddings of tokens, positions and classes.
 #include "cuda/kernel_tables.h"
 #include "cuda/scatter.h"
 #include "tensor/formulas.h"
@@ -59,18 +59,8 @@ inline void class_index(Context& ctx, const int32_t* ids, const int32_t* positio
   });
 }
 
-inline void bigram_index(Context& ctx, const int32_t* ids, int32_t* previous, int32_t* index,
-                         int64_t B, int64_t N, int64_t V) {
-  for_each(ctx, B * N, [=] __device__(int64_t i) {
-    const bool is_first = i % N == 0;
-    const int32_t before = !is_first ? ids[i - 1] : previous != nullptr ? previous[i / N] : 0;
-    index[i] = bigram_row(before, ids[i], V);
-    if (is_first && previous != nullptr) previous[i / N] = ids[i];  // N is 1
-  });
-}
-
 LINEA_KERNEL_TABLE(EmbeddingKernels, .embedding = embedding<T>,
                    .embedding_backward = embedding_backward<T>, .embed_position = embed_position<T>,
-                   .class_index = class_index, .bigram_index = bigram_index)
+                   .class_index = class_index)
 
 }  // namespace linea::cuda

@@ -27,12 +27,12 @@ const std::vector<std::string>& convolution_kinds() {
   return kinds;
 }
 
-void check_convolution(const std::string& setting, const std::string& kind,
-                       const ModelConfig& config) {
-  check_choice(setting, kind, convolution_kinds());
-  require(kind != "2d" || config.image_width >= 2,
-          "`{}` 2d needs images of at least two pixels a row: choose 1d, or a task of images",
-          setting);
+void check_convolution(const std::string& kind, const ModelConfig& config) {
+  check_choice("layer_convolution", kind, convolution_kinds());
+  require(
+      kind != "2d" || config.image_width >= 2,
+      "`layer_convolution` 2d needs images of at least two pixels a row: choose 1d, or a task of "
+      "images");
 }
 
 CausalConvolution::CausalConvolution(ParameterInit& init, const std::string& name,

@@ -40,8 +40,7 @@ struct CausalConvolution {
 };
 
 const std::vector<std::string>& convolution_kinds();
-// Error: another kind; 2d without images of at least two pixels a row. `setting` names it.
-void check_convolution(const std::string& setting, const std::string& kind,
-                       const ModelConfig& config);
+// Error: another kind; 2d without images of at least two pixels a row.
+void check_convolution(const std::string& kind, const ModelConfig& config);
 
 }  // namespace linea

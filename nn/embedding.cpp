@@ -4,7 +4,6 @@
 
 #include "autograd/ops.h"
 #include "nn/model.h"
-#include "tensor/formulas.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -81,24 +80,6 @@ Tensor ClassEmbedding::step(const Tensor& x, const Tensor& ids, const Tensor& po
   if (!weight.defined()) return x;
   ops::update_class_index(ids, position, first, weight.size(0) - 1, index);
   return ops::add(x, ops::embedding(weight.value(), index));
-}
-
-BigramEmbedding::BigramEmbedding(ParameterInit& init, const ModelConfig& config)
-    : vocab_size(config.input_vocab_size) {
-  if (!config.bigram_embedding) return;
-  weight = Var(Tensor::zeros({bigram_rows(vocab_size), config.dim}, DType::f32), true);
-  init.add({"bigram_embedding.weight", weight, true});
-}
-
-Var BigramEmbedding::forward(const Var& x, const Tensor& ids) const {
-  if (!weight.defined()) return x;
-  return add(x, embedding(weight, ops::bigram_index(ids, vocab_size)));
-}
-
-Tensor BigramEmbedding::step(const Tensor& x, const Tensor& ids, const Tensor& previous) const {
-  if (!weight.defined()) return x;
-  const Tensor index = ops::bigram_index(ids.reshape({ids.numel(), 1}), vocab_size, previous);
-  return ops::add(x, ops::embedding(weight.value(), index.reshape(ids.shape())));
 }
 
 }  // namespace linea

@@ -63,18 +63,4 @@ struct ClassEmbedding {
   int64_t first = 0;
 };
 
-// x[n] + E[(s[n-1], s[n])], E [bigram_rows(V), dim] of the V tokens s that are read, zeros at first;
-// s[-1] is token 0. Above 256 tokens several pairs share a row (bigram_row, tensor/formulas.h).
-struct BigramEmbedding {
-  BigramEmbedding() = default;
-  explicit BigramEmbedding(ParameterInit& init, const ModelConfig& config);
-
-  Var forward(const Var& x, const Tensor& ids) const;  // x [B,N,dim], ids i32 [B,N]
-  // The same of one position, x [B,dim], ids [B]; `previous` [B] remembers the ids.
-  Tensor step(const Tensor& x, const Tensor& ids, const Tensor& previous) const;
-
-  Var weight;  // undefined: x
-  int64_t vocab_size = 0;
-};
-
 }  // namespace linea

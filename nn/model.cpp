@@ -35,8 +35,7 @@ void check(const ModelConfig& config) {
   require(config.class_embedding == "first" || config.classes > 0,
           "`class_embedding` every needs classes: choose first, or a task of images with "
           "`class_token`");
-  check_convolution("embedding_convolution", config.embedding_convolution, config);
-  check_convolution("layer_convolution", config.layer_convolution, config);
+  check_convolution(config.layer_convolution, config);
   check_choice("attention_output", config.attention_output, attention_output_kinds());
   require(!config.reversible || !config.recompute,
           "`reversible` keeps nothing of a block already: leave `recompute` out");
@@ -67,9 +66,7 @@ double ModelConfig::residual_std() const {
 }
 
 size_t DecodeState::bytes() const {
-  size_t sum = embedding.bytes();
-  for (const Tensor& remembered : {classes, previous_tokens})
-    sum += remembered.defined() ? remembered.bytes() : 0;
+  size_t sum = classes.defined() ? classes.bytes() : 0;
   for (const LayerState& layer : layers) sum += layer.bytes();
   return sum;
 }

@@ -24,9 +24,9 @@ struct ModelConfig {
   int64_t input_vocab_size = 2;
   int64_t second_vocab_size = 0;      // above 0: a RetrievalModel, which reads a second stream
   std::string positions = "learned";  // one of position_kinds()
-  // Causal convolutions (nn/causal_convolution.h) of the token embedding and of the inputs of each
-  // layer's branches; the size of an image's rows for 2d, 0 without images.
-  std::string embedding_convolution = "none", layer_convolution = "none";
+  // Causal convolutions (nn/causal_convolution.h) of the inputs of each layer's branches; the size
+  // of an image's rows for 2d, 0 without images.
+  std::string layer_convolution = "none";
   int64_t image_width = 0, image_channels = 0;
   // Where the class of an image is read: at the first position alone, or at every one. `classes`
   // tokens follow the predicted ones, 0 where there are none.
@@ -34,7 +34,6 @@ struct ModelConfig {
   int64_t classes = 0;
   std::string attention_output = "plain";  // or gated (nn/self_attention.h)
   int32_t no_class = -1;  // the token in place of a class that training drops; -1: it drops none
-  bool bigram_embedding = false;            // also of a token and the one before it
   std::string output_head = "categorical";  // or logistics
   bool tie = false;                         // the output layer is the transposed token embedding
   bool bias = true;                         // of the linear layers and norms
@@ -64,9 +63,7 @@ struct LayerState {
 // The running state of sampling.
 struct DecodeState {
   std::vector<LayerState> layers;
-  ConvolutionState embedding;
-  // i32 [batch], undefined without their embeddings: classes, and the tokens read before.
-  Tensor classes, previous_tokens;
+  Tensor classes;                              // i32 [batch], undefined without their embedding
   int64_t position = 0;                        // the next position
   Tensor device_position;                      // i32 [batch], the same number in all rows
   std::shared_ptr<const Transformer> weights;  // as they were at the start, cast or packed

@@ -31,10 +31,8 @@ RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
           config_.layers, config_.heads);
   const std::pair<const char*, bool> absent[] = {
       {"reversible", config_.reversible},
-      {"embedding_convolution", config_.embedding_convolution != "none"},
       {"layer_convolution", config_.layer_convolution != "none"},
-      {"attention_output", config_.attention_output != "plain"},
-      {"bigram_embedding", config_.bigram_embedding}};
+      {"attention_output", config_.attention_output != "plain"}};
   for (const auto& [setting, given] : absent)
     require(!given, "a task of pairs has one attention without `{}`: leave it out", setting);
   const int64_t dim = config_.dim, values = config_.vocab_size;

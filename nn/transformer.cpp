@@ -11,11 +11,8 @@ Transformer::Transformer(const ModelConfig& config) : Model(config) {
   const MemoryScope scope(MemoryPart::parameters);
   ParameterInit init(parameters_, config_.seed);
   tokens_ = Embedding(init, "token_embedding", config_.input_vocab_size, config_.dim, kInitStd);
-  convolution_ = CausalConvolution(init, "embedding_convolution", config_.embedding_convolution,
-                                   config_, config_.dim);
   positions_ = PositionEmbedding(init, config_);
   classes_ = ClassEmbedding(init, config_);
-  bigrams_ = BigramEmbedding(init, config_);
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     blocks_.emplace_back(init, config_, layer);
     attentions_.push_back(blocks_.back().attention.attention);
@@ -55,8 +52,7 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor&, Var* a
   Var x;
   {
     const ModuleScope scope("embedding");
-    x = classes_.forward(convolution_.forward(tokens_.forward(ids)), ids);
-    x = positions_.forward(bigrams_.forward(x, ids));
+    x = positions_.forward(classes_.forward(tokens_.forward(ids), ids));
   }
   x = dropout(config_.stored == DType::bf16 ? cast(x, DType::bf16) : x, rate, 0);
   if (config_.reversible) {
@@ -93,9 +89,7 @@ void Transformer::prepare_for_sampling() {
 DecodeState Transformer::start(int64_t batch, const DecodeState* shared) const {
   DecodeState state;
   state.device_position = Tensor::zeros({batch}, DType::i32);
-  state.embedding = convolution_.start(state.device_position, DType::f32);
   if (classes_.weight.defined()) state.classes = Tensor::zeros({batch}, DType::i32);
-  if (bigrams_.weight.defined()) state.previous_tokens = Tensor::zeros({batch}, DType::i32);
   for (const TransformerBlock& block : blocks_)
     state.layers.push_back(block.start(state.device_position, config_.stored));
   if (shared != nullptr) {
@@ -108,17 +102,13 @@ DecodeState Transformer::start(int64_t batch, const DecodeState* shared) const {
   return state;
 }
 
-// conv(E[id]) + C[class] + E2[token before, id] + P[position] of one position, [B,dim].
+// E[id] + C[class] + P[position] of one position, [B,dim].
 Tensor Transformer::embed_position(const DecodeState& state, const Tensor& ids) const {
   const Tensor& position = state.device_position;
   const PositionEmbedding& positions = state.weights->positions_;
-  if (!convolution_.weight.defined() && !classes_.weight.defined() && !bigrams_.weight.defined())
-    return positions.step(tokens_, ids, position, config_.stored);
-  const int64_t B = ids.numel();
-  const Var tokens(ops::embedding(tokens_.weight.value(), ids).reshape({B, 1, config_.dim}));
-  Tensor x = convolution_.forward(tokens, &state.embedding).value().reshape({B, config_.dim});
+  if (!classes_.weight.defined()) return positions.step(tokens_, ids, position, config_.stored);
+  Tensor x = ops::embedding(tokens_.weight.value(), ids);
   x = classes_.step(x, ids, position, state.classes);
-  x = bigrams_.step(x, ids, state.previous_tokens);
   return ops::cast(ops::add(x, ops::embedding(positions.weight.value(), position)), config_.stored);
 }
 

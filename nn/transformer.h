@@ -1,10 +1,10 @@
 // The pre-norm Transformer decoder: tokens in, outputs of the next token out, in parallel over a
 // whole sequence (training) or one position at a time with a running state (sampling).
 //
-//   x = conv(E[token]) + C[class] + E2[token before, token] + P[position]
-//       conv: the identity, or nn/causal_convolution.h; C and E2: none, or those of nn/embedding.h
+//   x = E[token] + C[class] + P[position]            C: none, or that of nn/embedding.h
 //   x = x + out(attention(split(qkv(norm1(conv(x))))))
-//   x = x + down(gelu(up(norm2(conv(x)))))           each layer
+//   x = x + down(gelu(up(norm2(conv(x)))))           each layer; conv: the identity, or
+//                                                    nn/causal_convolution.h
 //   outputs = output(norm(x))                        their meaning: nn/output_head.h
 //
 // Reversible blocks have two streams, both x at first, of which each adds to the other
@@ -40,10 +40,8 @@ class Transformer final : public Model {
   void prepare_for_sampling();
 
   Embedding tokens_;
-  CausalConvolution convolution_;  // of the token embedding
   PositionEmbedding positions_;
   ClassEmbedding classes_;
-  BigramEmbedding bigrams_;
   std::vector<TransformerBlock> blocks_;
   LayerNorm norm_;
   Linear output_;  // undefined where it is tied to the embedding

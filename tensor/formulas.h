@@ -11,17 +11,6 @@
 
 namespace linea {
 
-// Rows of a table of pairs of tokens: one for each pair of V tokens where that makes at most
-// kMaxBigrams, else kMaxBigrams rows that pairs share.
-constexpr int64_t kMaxBigrams = 256 * 256;
-LINEA_HOST_DEVICE inline int64_t bigram_rows(int64_t V) { return V <= 256 ? V * V : kMaxBigrams; }
-LINEA_HOST_DEVICE inline int32_t bigram_row(int32_t previous, int32_t token, int64_t V) {
-  if (V <= 256) return static_cast<int32_t>(previous * V + token);
-  const uint32_t hash =
-      static_cast<uint32_t>(previous) * 36313u ^ static_cast<uint32_t>(token) * 27191u;
-  return static_cast<int32_t>(hash % kMaxBigrams);
-}
-
 // The class of a sequence whose first token is `token`, `classes` for none.
 LINEA_HOST_DEVICE inline int32_t class_row(int32_t token, int64_t first, int64_t classes) {
   const bool is_class = token >= first && token < first + classes;

@@ -123,10 +123,6 @@ struct EmbeddingKernels {
   // changes at position 0 alone; else `positions` [B] is null.
   void (*class_index)(Context&, const int32_t* ids, const int32_t* positions, int32_t* index,
                       int64_t B, int64_t N, int64_t first, int64_t classes);
-  // index[b,n] = bigram_row(ids[b,n-1], ids[b,n], V), with token 0 before the first. While sampling
-  // N is 1 and previous[b] is the token before, which ids[b] replaces; else `previous` is null.
-  void (*bigram_index)(Context&, const int32_t* ids, int32_t* previous, int32_t* index, int64_t B,
-                       int64_t N, int64_t V);
 };
 
 // A target below 0 is not scored. Mixtures of K logistics on V levels (formulas.h) have rows of

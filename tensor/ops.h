@@ -113,13 +113,11 @@ Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t vocab_siz
 Tensor embed_position(const Tensor& table, const Tensor& ids, const Tensor& position_table,
                       const Tensor& positions, DType dtype);
 
-// The rows of tables of classes and of pairs of tokens (class_row and bigram_row, formulas.h) for
-// each position of ids i32 [B,N]. update_class_index is for sampling, ids [B]: index [B] changes
-// where a position is 0. `previous` [B], N = 1: the tokens before, which ids replace.
+// The rows of a table of classes (class_row, formulas.h) for each position of ids i32 [B,N].
+// update_class_index is for sampling, ids [B]: index [B] changes where a position is 0.
 Tensor class_index(const Tensor& ids, int64_t first, int64_t classes);
 void update_class_index(const Tensor& ids, const Tensor& positions, int64_t first, int64_t classes,
                         const Tensor& index);
-Tensor bigram_index(const Tensor& ids, int64_t V, const Tensor& previous = Tensor());
 
 // Causal depthwise convolutions of x [B,N,C] by w [count,C]: ConvolutionShape, whose sizes are those
 // of x. A step: x [B,1,C], positions i32 [B], ring [B,ring(),C], zeros before the first position.

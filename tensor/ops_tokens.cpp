@@ -59,17 +59,6 @@ void update_class_index(const Tensor& ids, const Tensor& positions, int64_t firs
                first, classes);
 }
 
-Tensor bigram_index(const Tensor& ids, int64_t V, const Tensor& previous) {
-  require_ids("bigram_index", ids, 0, V);
-  require(!previous.defined() || (previous.numel() == ids.size(0) && ids.size(1) == 1),
-          "bigram_index: ids {} and the tokens before them {} do not match", ids.shape(),
-          previous.shape());
-  Tensor index(ids.shape(), DType::i32);
-  LINEA_LAUNCH(bigram_index, DType::f32, data(ids), data_or_null(previous), data(index),
-               ids.size(0), ids.size(1), V);
-  return index;
-}
-
 void require_mixtures(const char* op, const Tensor& mixtures, int64_t levels) {
   require(columns(mixtures) == 3 * kLogistics && levels >= 2,
           "{}: {} is no mixture of {} logistics on {} levels", op, mixtures.shape(), kLogistics,

@@ -45,14 +45,13 @@ def cases():
     yield COPY, "--reversible"
     yield DIGITS, "--class-token --tie"
     yield DIGITS, "--class-token --class-embedding every"
-    yield COPY, "--bigram-embedding --embedding-convolution 1d"
-    yield DIGITS.replace("5", "256"), "--class-token --class-embedding every --class-dropout 0.2 --bigram-embedding"
+    yield DIGITS.replace("5", "256"), "--class-token --class-embedding every --class-dropout 0.2"
     yield DIGITS, "--output-head logistics"
     yield DIGITS, "--positions learned+grid --attention linear --rule gated --memory long"
     for attention in "softmax", "linear", "linear --rule gated":
         yield COPY, f"--attention-output gated --attention {attention}"
-    yield COPY, "--embedding-convolution 1d --layer-convolution 1d --attention linear --rule gated"
-    yield DIGITS, "--embedding-convolution 2d --layer-convolution 2d --optimizer muon"
+    yield COPY, "--layer-convolution 1d --attention linear --rule gated"
+    yield DIGITS, "--layer-convolution 2d --optimizer muon"
 
 
 def run(*words):
@@ -101,7 +100,7 @@ def refusals(run_folder, scratch):
 
 TEXT = "It was the best of times, it was the worst of times.\nCaf\u00e9!\r\n" * 40 + " ".join(str(n * n) for n in range(99))
 TEXTS = ("", "--bytes", "--tokenizer bpe --vocab 280", "--attention performer --features 16",
-         "--attention linear --rule gated-delta --bigram-embedding")
+         "--attention linear --rule gated-delta")
 
 
 def of_texts(build, scratch):

@@ -73,9 +73,9 @@ done
 "$linea" bench sample --preset mnist-paper --device cuda --dtype bf16 --batches 1,256,1024,2048,4096,8192 2>&1 |
   sed "s/^/    /" | tee -a "$out" || status=1
 echo >>"$out"
-for parts in 1 2; do  # above: four
-  printf 'In %s parts at most:\n\n' "$parts" | tee -a "$out"
-  "$linea" bench sample --preset mnist-paper --device cuda --dtype bf16 --parts "$parts" --batches 1024,4096 2>&1 |
+for streams in 1 2; do  # above: four
+  printf 'In %s streams at most:\n\n' "$streams" | tee -a "$out"
+  "$linea" bench sample --preset mnist-paper --device cuda --dtype bf16 --streams "$streams" --batches 1024,4096 2>&1 |
     sed "s/^/    /" | tee -a "$out" || status=1
   echo >>"$out"
 done

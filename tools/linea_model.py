@@ -27,12 +27,12 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention attention_output bias bigram_embedding channels class_embedding codes embedding_convolution feature features
-heads layer_convolution layers levels nu output_head positions reversible rule size task tie"""
+READ = """attention attention_output bias channels class_embedding codes feature features heads layer_convolution layers levels nu output_head positions reversible rule size task tie"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device
 dim dropout dtype early_stop ema eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
 optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
 judge_samples tokenizer vocab warmup weight_decay"""
+DELETED = {"bigram_embedding": "false", "embedding_convolution": '"none"'}  # of earlier versions: only these values
 
 def choose(kind, name, known):
     if name not in known:
@@ -65,8 +65,11 @@ def read_file(path):
     for line in metadata["config"].splitlines():
         if line and not line.startswith("#"):
             key, value = line.split(" = ", 1)  # TOML's numbers, texts and truth values are also JSON's
-            settings[choose("the setting", key, READ.split() + UNREAD.split())] = json.loads(value)
-    if "2d" in (settings.get("layer_convolution"), settings.get("embedding_convolution")):
+            if key in DELETED:
+                choose(f"the value of {key},", value, [DELETED[key]])
+            else:
+                settings[choose("the setting", key, READ.split() + UNREAD.split())] = json.loads(value)
+    if settings.get("layer_convolution") == "2d":
         if "image_windows" not in metadata:
             print(f"{path}: an older version trained it with other windows at the image's border", file=sys.stderr)
     return tensors, settings, json.loads(metadata.get("vocabulary", "{}"))
@@ -271,8 +274,8 @@ class Model:
     def norm(self, name, x):
         return layer_norm(x, self.tensor(name + ".weight"), self.tensor(name + ".bias", 0.0))
 
-    def convolution(self, name, setting, x):
-        kind = self.settings.get(setting, "none")
+    def convolution(self, name, x):
+        kind = self.settings.get("layer_convolution", "none")
         if kind == "none":
             return x
         width, channels = self.settings.get("size", 0), self.settings.get("channels", 1)
@@ -293,18 +296,11 @@ class Model:
         table, label = self.tensor("class_embedding.weight"), first - self.settings["levels"]
         return table[label if 0 <= label < len(table) - 1 else -1]
 
-    def of_pairs(self, tokens, V):  # E2 of each token and the one before it, 0 before the first
-        if not self.settings.get("bigram_embedding", False):
-            return 0
-        s, before = np.asarray(tokens), np.asarray([0, *tokens[:-1]])
-        row = before * V + s if V <= 256 else (before * 36313 ^ s * 27191) % 65536
-        return self.tensor("bigram_embedding.weight")[row]
-
     def heads(self, x):  # [N, H D] -> [H,N,D]
         return x.reshape(len(x), self.settings["heads"], -1).swapaxes(0, 1)
 
     def attention(self, block, settings, x):
-        x = self.norm(block + "norm1", self.convolution(block + "convolution1", "layer_convolution", x))
+        x = self.norm(block + "norm1", self.convolution(block + "convolution1", x))
         q, k, v = (self.heads(part) for part in np.split(self.linear(block + "qkv", x), 3, axis=-1))
         kinds = {"softmax": lambda block, settings, x, *qkv: softmax_attention(*qkv), "linear": self.linear_attention,
                  "performer": self.performer, "vq": self.quantized, "soft-vq": self.quantized}
@@ -354,7 +350,7 @@ class Model:
         return sum_rule(from_logs(q @ codes.swapaxes(1, 2))[0], p, v, 0)
 
     def feed_forward(self, block, x):
-        x = self.norm(block + "norm2", self.convolution(block + "convolution2", "layer_convolution", x))
+        x = self.norm(block + "norm2", self.convolution(block + "convolution2", x))
         return self.linear(block + "down", gelu(self.linear(block + "up", x)))
 
     def __call__(self, tokens):
@@ -365,8 +361,7 @@ class Model:
         position = choose("the kind of positions", settings["positions"], positions)()
         if not 1 <= N <= len(position) or not 0 <= min(tokens) <= max(tokens) < len(table):
             raise ValueError(f"needs 1 to {len(position)} tokens from 0 to {len(table) - 1}")
-        x = self.convolution("embedding_convolution", "embedding_convolution", table[np.asarray(tokens)])
-        x = x + self.of_class(tokens[0]) + self.of_pairs(tokens, len(table)) + position[:N]
+        x = table[np.asarray(tokens)] + self.of_class(tokens[0]) + position[:N]
         items = attentions(settings)
         blocks = [(f"blocks.{layer}.", items[layer % len(items)]) for layer in range(settings["layers"])]
         if settings["reversible"]:  # two streams, each of which changes the other

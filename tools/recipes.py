@@ -42,7 +42,6 @@ ADDITIONS = {
     "text": {
         "Muon": "--optimizer muon",
         "convolutions of layers": "--layer-convolution 1d",
-        "bigrams": "--bigram-embedding",
         "gated outputs": "--attention-output gated",
     },
     "mnist": {
@@ -55,12 +54,10 @@ ADDITIONS = {
 # Alternatives to the additions, tried alone and with all of them.
 ALTERNATIVES = {
     "text": {
-        "convolution of the embedding": "--embedding-convolution 1d",
         "gated delta rule": "--rule gated-delta",
         "sum rule": "--rule sum",
     },
     "mnist": {
-        "convolution of the embedding": "--embedding-convolution 2d",
         "class at every position": "--class-token --class-embedding every",
         "gated outputs": "--attention-output gated",
         "gated delta rule": "--rule gated-delta",
@@ -71,9 +68,7 @@ SMALL = {"text": "--preset shakespeare-nanogpt --rule gated --lr 3e-3 --steps 30
          "mnist": "--preset mnist-linear --rule gated --batch 4 --steps 150 --warmup 20"}
 # Changes to shakespeare-cpu, and to a short run of mnist-cpu.
 TEXT_OTHERS = {
-    "bigrams": "--bigram-embedding",
     "gated outputs": "--attention-output gated",
-    "bigrams and gated outputs": "--bigram-embedding --attention-output gated",
 }
 OTHERS = {
     "four layers": "",
@@ -85,7 +80,6 @@ OTHERS = {
     "half of Muon's rate": "--muon-lr 0.01",
     "width 128": "--dim 128",
     "gated outputs": "--attention-output gated",
-    "convolution of the embedding": "--embedding-convolution 2d",
     "no minimum of the learning rate": "--min-lr 0",
 }
 SHORT = "--preset mnist-cpu --layers 4 --steps 800"

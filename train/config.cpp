@@ -48,7 +48,8 @@ class Resolver {
       if (layer.values.has(kind.key)) choose(kind, layer);
     const RunConfig before = config_;
     for (const std::string& key : in_order(layer)) try {
-        assign(key, layer.values.at(key), layer.source.empty());
+        if (!is_deleted(key, layer.values.at(key)))
+          assign(key, layer.values.at(key), layer.source.empty());
       } catch (const Error& error) {
         refuse(layer, key, error.what());
       }
@@ -116,6 +117,15 @@ class Resolver {
     for (const Setting& setting : declared_by(kind, config_))
       if (!layer.values.has(setting.key) && applies(setting, before) && !applies(setting, own))
         own.erase(setting.key);
+  }
+
+  static bool is_deleted(const std::string& key, const SettingValue& value) {
+    if (!deleted_settings().has(key)) return false;
+    require(value == deleted_settings().at(key),
+            "`{}` is {}, but this version has no such setting: leave it out; what was trained with "
+            "it needs the version that trained it",
+            key, to_string(value));
+    return true;
   }
 
   static SettingValue checked(const Setting& setting, const SettingValue& given, bool as_text) {
@@ -328,10 +338,8 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.input_vocab_size = shape.input_vocab_size;
   model.second_vocab_size = shape.second_vocab_size;
   model.positions = config.positions;
-  model.embedding_convolution = config.embedding_convolution;
   model.layer_convolution = config.layer_convolution;
   model.class_embedding = config.class_embedding;
-  model.bigram_embedding = config.bigram_embedding;
   model.classes = shape.classes;
   model.attention_output = config.attention_output;
   model.no_class = shape.no_class;

@@ -26,10 +26,9 @@ struct RunConfig {
   Settings attention_settings{};
   int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
   std::string positions = "learned", output_head = "categorical";
-  std::string embedding_convolution = "none", layer_convolution = "none";
+  std::string layer_convolution = "none";
   std::string class_embedding = "first";
   std::string attention_output = "plain";
-  bool bigram_embedding = false;
   bool tie = false, bias = true, recompute = false, reversible = false;
   // training
   int64_t batch = 16, accumulate = 1, steps = 1000;
@@ -58,6 +57,10 @@ struct GeneralSetting {
 };
 // In the order in which files and help list them.
 std::vector<GeneralSetting> general_settings();
+
+// Settings of earlier versions, with the defaults that their files may hold: they are ignored, and
+// other values are refused.
+const Settings& deleted_settings();
 
 // A kind of mechanism, of which a run chooses one by the general setting `key`.
 struct MechanismKind {

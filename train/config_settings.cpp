@@ -44,14 +44,10 @@ void add_model(std::vector<GeneralSetting>& list) {
   add(&Config::positions,
       choice("positions", "", position_kinds(),
              "position embedding; learned+grid: also of the row, column and channel of an image"));
-  add(&Config::embedding_convolution,
-      choice("embedding_convolution", "", convolution_kinds(),
-             "causal convolution of the token embedding: 1d: 4 positions; 2d: of images, with the "
-             "row above"),
-      MayChange::never);
   add(&Config::layer_convolution,
       choice("layer_convolution", "", convolution_kinds(),
-             "the same of the inputs of each layer's attention and feed-forward"),
+             "causal convolution of the inputs of attention and feed-forward: 1d: 4 positions; 2d: "
+             "of images, with the row above"),
       MayChange::never);
   add(&Config::class_embedding,
       choice("class_embedding", "", {"first", "every"},
@@ -60,9 +56,6 @@ void add_model(std::vector<GeneralSetting>& list) {
       choice("attention_output", "", attention_output_kinds(),
              "gated: normalize each head of an attention's output, except of softmax, and multiply "
              "it by a gate, silu of a product with the layer's input"),
-      MayChange::never);
-  add(&Config::bigram_embedding,
-      flag("bigram_embedding", "also embed each pair of a token and the one before it"),
       MayChange::never);
   add(&Config::output_head,
       choice("output_head", "", output_head_names(),
@@ -179,6 +172,12 @@ std::vector<GeneralSetting> general_settings() {
   add_records(list);
   add_machine(list);
   return list;
+}
+
+const Settings& deleted_settings() {
+  static const Settings settings = {{"bigram_embedding", false},
+                                    {"embedding_convolution", std::string("none")}};
+  return settings;
 }
 
 std::vector<MechanismKind> mechanism_kinds() {

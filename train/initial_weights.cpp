@@ -6,7 +6,6 @@
 
 #include "nn/embedding.h"
 #include "nn/output_head.h"
-#include "tensor/formulas.h"
 #include "train/checkpoint.h"
 #include "train/model_file.h"
 
@@ -158,9 +157,6 @@ class InitialWeights {
     if (name == "position_embedding.weight") return load_positions(target);
     if (contains_any(name, {"row_embedding", "column_embedding", "channel_embedding"}))
       return load_axis(target);
-    if (name == "bigram_embedding.weight" && base_.input_vocab_size != now_.input_vocab_size)
-      return mix_rows(base_table(name, bigram_rows(base_.input_vocab_size)), bigram_sources(),
-                      target);
     if (name == "output_head.weight" && base_.tie && !now_.tie) return untie(target);
     if (is_redefined(name) || (of_attention && !fits(target)) || may_be_new(name)) {
       fresh_.push_back(name);
@@ -227,24 +223,6 @@ class InitialWeights {
                                    none.size() > 1 ? "the mean of its classes"
                                    : classes > 0   ? "its token of no class"
                                                    : "its start of an image"));
-    return sources;
-  }
-
-  // Pairs that occur: any token and one that is predicted, and, first, token 0 and any.
-  RowSources bigram_sources() {
-    const int64_t V = base_.input_vocab_size, now = now_.input_vocab_size;
-    const std::vector<std::string> taken = taken_;
-    const RowSources tokens = token_sources();
-    taken_ = taken;
-    RowSources sources(static_cast<size_t>(bigram_rows(now)));
-    for (int64_t a = 0; a < now; ++a)
-      for (int64_t b = 0; b < (a == 0 ? now : now_.vocab_size); ++b) {
-        const auto row = bigram_row(static_cast<int32_t>(a), static_cast<int32_t>(b), now);
-        for (const int64_t from : tokens[static_cast<size_t>(a)])
-          for (const int64_t to : tokens[static_cast<size_t>(b)])
-            sources[static_cast<size_t>(row)].push_back(
-                bigram_row(static_cast<int32_t>(from), static_cast<int32_t>(to), V));
-      }
     return sources;
   }
 

@@ -2,7 +2,6 @@
 
 #include "data/tasks/image_folder_task.h"
 #include "data/vocabulary.h"
-#include "tensor/formulas.h"
 #include "train/checkpoint_files.h"
 
 namespace linea {
@@ -64,9 +63,7 @@ std::string metadata_value(const SafetensorsFile& file, const std::string& path,
   return found->second;
 }
 
-bool has_image_windows(const RunConfig& config) {
-  return config.embedding_convolution == "2d" || config.layer_convolution == "2d";
-}
+bool has_image_windows(const RunConfig& config) { return config.layer_convolution == "2d"; }
 
 std::string image_windows_note(const SafetensorsFile& file, const std::string& path,
                                const RunConfig& config) {
@@ -124,9 +121,6 @@ std::vector<WeightCount> count_weights(const ModelConfig& config) {
   if (config.second_vocab_size > 0) return counts;  // one attention without the layers below
   if (config.positions != "sinusoidal")
     counts.push_back({"position embeddings", static_cast<double>(config.length) * dim});
-  if (config.bigram_embedding)
-    counts.push_back(
-        {"bigram embeddings", static_cast<double>(bigram_rows(config.input_vocab_size)) * dim});
   counts.push_back({fmt::format("{} layers of ffn {}", config.layers, config.ffn),
                     layers * (4 * dim * dim + 2 * dim * ffn), true});
   return counts;

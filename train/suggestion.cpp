@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "train/config.h"
+
 namespace linea {
 namespace {
 
@@ -148,6 +150,8 @@ std::string suggestion(const std::string& word, const std::vector<std::string>& 
     if (plain(word) == name.theirs)
       for (const std::string& candidate : known)
         if (plain(candidate) == name.ours) return fmt::format("; here it is '{}'", candidate);
+  if (deleted_settings().has(plain(word)))
+    return "; earlier versions had it as a setting: leave it out";
   const std::string close = nearest(word, known);
   return close.empty() ? "" : fmt::format("; the nearest is '{}'", close);
 }

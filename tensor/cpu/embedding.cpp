@@ -1,4 +1,4 @@
-// Embeddings of tokens, positions, classes and pairs of tokens.
+// Embeddings of tokens, positions and classes.
 #include <algorithm>
 
 #include "tensor/cpu/kernel_tables.h"
@@ -47,22 +47,10 @@ void class_index(Context& ctx, const int32_t* ids, const int32_t* positions, int
   });
 }
 
-void bigram_index(Context& ctx, const int32_t* ids, int32_t* previous, int32_t* index, int64_t B,
-                  int64_t N, int64_t V) {
-  parallel_rows(ctx, B, N, [&](int64_t b) {
-    int32_t before = previous == nullptr ? 0 : previous[b];
-    for (int64_t i = b * N; i < (b + 1) * N; ++i) {
-      index[i] = bigram_row(before, ids[i], V);
-      before = ids[i];
-    }
-    if (previous != nullptr) previous[b] = before;
-  });
-}
-
 }  // namespace
 
 LINEA_KERNEL_TABLE(EmbeddingKernels, .embedding = embedding<T>,
                    .embedding_backward = embedding_backward<T>, .embed_position = embed_position<T>,
-                   .class_index = class_index, .bigram_index = bigram_index)
+                   .class_index = class_index)
 
 }  // namespace linea::cpu

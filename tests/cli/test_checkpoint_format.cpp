@@ -1,5 +1,6 @@
 // Runs of older versions: another checkpoint format is refused by one line that says to train the
-// model again; a model with other windows of its 2-D convolutions loads, and one line says so.
+// model again; a model with other windows of its 2-D convolutions loads, and one line says so; deleted
+// settings are ignored at their defaults.
 #include "data/safetensors.h"
 #include "tests/cli/program.h"
 
@@ -34,8 +35,9 @@ class CheckpointFormat : public ProgramTest {
     put(run + "/config.toml", "head = \"categorical\"\n" + metadata["config"]);
   }
 
-  // Without the metadata `key`.
-  void remove_metadata(const std::string& folder, const std::string& key) const {
+  void change_metadata(
+      const std::string& folder,
+      const std::function<void(std::map<std::string, std::string>&)>& change) const {
     const std::string model = path(folder + "/model.safetensors");
     std::vector<NamedTensor> tensors;
     std::map<std::string, std::string> metadata;
@@ -45,8 +47,11 @@ class CheckpointFormat : public ProgramTest {
       for (const SafetensorsEntry& entry : file.entries())
         tensors.push_back({entry.name, file.read(entry.name)});
     }
-    EXPECT_EQ(metadata.erase(key), 1u);
+    change(metadata);
     write_safetensors(model, tensors, metadata);
+    nlohmann::json manifest = parse_json(bytes(folder + "/manifest.json"));
+    manifest["config_sha256"] = hash_bytes(metadata["config"]);
+    put(folder + "/manifest.json", dump_json(manifest));
     seal(folder);
   }
   int64_t lines_on_windows(const std::string& command) const {
@@ -75,7 +80,8 @@ TEST_F(CheckpointFormat, OtherWindowsAreSaidUntilTheModelIsTrainedOn) {
     EXPECT_EQ(lines_on_windows(command), 0) << command;
     if (exists("from")) remove("from");
   }
-  remove_metadata("run/checkpoints/step-00000001", "image_windows");
+  change_metadata("run/checkpoints/step-00000001",
+                  [](auto& metadata) { EXPECT_EQ(metadata.erase("image_windows"), 1u); });
   for (const std::string& command : loads) EXPECT_EQ(lines_on_windows(command), 1) << command;
   EXPECT_EQ(lines_on_windows("train --resume run --steps 2"), 1);
   EXPECT_EQ(lines_on_windows("eval run"), 0);
@@ -86,6 +92,44 @@ TEST_F(CheckpointFormat, OtherWindowsAreSaidUntilTheModelIsTrainedOn) {
                 .count("image_windows"),
             0u);
   EXPECT_EQ(lines_on_windows("eval rows"), 0);
+}
+
+TEST_F(CheckpointFormat, DeletedSettingsAreIgnoredAtTheirDefaults) {
+  done(kCopy + " --steps 2 --out run");
+  const std::string config = bytes("run/config.toml"), folder = "/checkpoints/step-00000002";
+  copy("run", "straight");
+  done("train --resume straight --steps 3");
+  // A copy of the run whose settings are followed by these lines.
+  const auto make_run = [&](const std::string& run, const std::string& lines) {
+    copy("run", run);
+    put(run + "/config.toml", config + lines);
+    change_metadata(run + folder, [&](auto& metadata) { metadata["config"] += lines; });
+  };
+  const std::string defaults = "bigram_embedding = false\nembedding_convolution = \"none\"\n";
+  make_run("old", defaults);
+  EXPECT_EQ(done("eval old --json").out, done("eval run --json").out);
+  done("train --init-from old --steps 1 --out next");
+  done("train --resume old --steps 3");
+  expect_same_checkpoint("straight", "old", 3);
+  put("old.toml", defaults);
+  done(kCopy + " --config old.toml --steps 2 --out new");
+  expect_same_checkpoint("straight", "new", 2);
+
+  const std::pair<const char*, const char*> others[] = {
+      {"bigram_embedding = true\n", "'bigram_embedding' is true"},
+      {"embedding_convolution = \"2d\"\n", "'embedding_convolution' is 2d"}};
+  for (const auto& [line, problem] : others) {
+    make_run("other", line);
+    for (const char* command : {"eval other", "info other", "train --resume other --steps 3",
+                                "train --init-from other --steps 1 --out no"})
+      refused(3, command, {problem, "no such setting", "leave it out", "the version that trained"});
+    put("other.toml", line);
+    refused(2, kCopy + " --config other.toml --out no", {"other.toml:1", problem, "leave it out"});
+    remove("other");
+  }
+  refused(2, kCopy + " --bigram-embedding --out no", {"'--bigram-embedding'", "leave it out"});
+  refused(2, kCopy + " --embedding-convolution 1d --out no", {"leave it out"});
+  EXPECT_FALSE(exists("no"));
 }
 
 }  // namespace

@@ -31,20 +31,18 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
       kText + " --attention performer --features 5 --redraw 3",
       kText + " --attention vq --codes 6",
       kText + " --attention soft-vq --codes 6 --anneal 0.1",
-      kText + " --rule gated --bigram-embedding",
+      kText + " --rule gated",
       kText + " --rule delta",
       kText + " --rule gated-delta --memory long",
       "train --task text --data text.txt --length 16 --attention linear:rule=gated/softmax/vq "
       "--codes 6 --layers 4 --heads 2 --dim 16 --ffn 32 --batch 2",
-      kDigits +
-          " --optimizer muon --embedding-convolution 2d --layer-convolution 2d "
-          "--attention-output gated",
+      kDigits + " --optimizer muon --layer-convolution 2d --attention-output gated",
       kDigits + " --class-token --class-embedding every --class-dropout 0.3",
       kDigits +
           " --class-token --class-embedding every --rule gated --memory long --optimizer muon "
           "--positions learned+grid --layer-convolution 2d",
       kText +
-          " --rule gated --optimizer muon --layer-convolution 1d --bigram-embedding --tie "
+          " --rule gated --optimizer muon --layer-convolution 1d --tie "
           "--attention-output gated --no-bias",
       "train --task retrieval --associations 6 --layers 1 --heads 1 --dim 8 --batch 2"};
   for (size_t i = 0; i < tasks.size(); i += kSanitized ? 3 : 1) {

@@ -60,23 +60,19 @@ TEST(CudaTokens, EmbeddingAtAPositionOfEachRow) {
 }
 
 // Over whole sequences, and one position after the other, which changes what sampling remembers.
-TEST(CudaTokens, RowsOfClassesAndOfPairsOfTokens) {
+TEST(CudaTokens, RowsOfClasses) {
   for (const auto [B, N, V] : {TokenSize{1, 1, 5}, TokenSize{3, 200, 40}, TokenSize{7, 3, 300}})
     expect_parity(
         [B = B, N = N, V = V](auto t) {
           using T = decltype(t);
           const auto ids_below = [&](int64_t rows) { return tokens_below(rows, V); };
           const Tensor ids = ids_below(B * N), now = ids_below(B), positions = tokens_below(B, 2);
-          const Tensor classes = unset<int32_t>({B, N}), pairs = unset<int32_t>({B, N}),
-                       next_pairs = unset<int32_t>({B});
-          const Tensor known = Tensor::from(std::vector<int32_t>(B, 9), {B}),
-                       previous = Tensor::from(std::vector<int32_t>(B, 2), {B});
+          const Tensor classes = unset<int32_t>({B, N}),
+                       known = Tensor::from(std::vector<int32_t>(B, 9), {B});
           const auto at = [](const Tensor& x) { return x.template data<int32_t>(); };
           table<T>().class_index(context(), at(ids), nullptr, at(classes), B, N, 1, 3);
           table<T>().class_index(context(), at(now), at(positions), at(known), B, 1, 1, 3);
-          table<T>().bigram_index(context(), at(ids), nullptr, at(pairs), B, N, V);
-          table<T>().bigram_index(context(), at(now), at(previous), at(next_pairs), B, 1, V);
-          return std::vector<Tensor>{classes, known, pairs, previous, next_pairs};
+          return std::vector<Tensor>{classes, known};
         },
         {0, 0, 0});
 }

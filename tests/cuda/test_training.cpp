@@ -70,7 +70,7 @@ bool long_tests() { return std::getenv("LINEA_LONG_TESTS") != nullptr; }
 struct Variant {
   const char *attention, *feature, *rule;
   bool reversible = false;
-  bool convolved = false;  // in two dimensions, with pairs of tokens and gated outputs, by Muon
+  bool convolved = false;  // in two dimensions, with gated outputs, by Muon
 };
 
 class CudaTraining : public testing::TestWithParam<Variant> {
@@ -81,9 +81,8 @@ class CudaTraining : public testing::TestWithParam<Variant> {
     if (result.attention == "linear") result.attention_settings["rule"] = GetParam().rule;
     result.reversible = GetParam().reversible;
     if (GetParam().convolved) {
-      result.embedding_convolution = result.layer_convolution = "2d";
+      result.layer_convolution = "2d";
       result.attention_output = "gated";
-      result.bigram_embedding = true;
       result.optimizer = "muon";
     }
     return result;

@@ -93,7 +93,7 @@ TEST(ClassEmbedding, SamplingStepsAreTheRowsOfTheWhole) {
       for (const bool reversible : {false, true}) {
         ModelConfig config = with_classes();
         config.attentions[0].name = attention;
-        config.embedding_convolution = convolution;
+        config.layer_convolution = convolution;
         config.reversible = reversible;
         const Transformer model(config);
         randomize_classes(model);

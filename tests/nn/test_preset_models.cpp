@@ -41,7 +41,6 @@ ModelConfig text_preset() {
   config.tie = true;
   config.bias = false;
   config.layer_convolution = "1d";
-  config.bigram_embedding = true;
   config.attention_output = "gated";
   config.attentions[0].settings = {{"rule", "gated"}};
   return config;
