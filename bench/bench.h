@@ -1,5 +1,5 @@
 // What the benches share: how time and bytes are measured, the rate of this machine's BLAS that
-// every speed stands beside, the work that an attention is counted as, and the models that are
+// every speed is compared with, the work that an attention is counted as, and the models that are
 // measured.
 #pragma once
 

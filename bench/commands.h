@@ -56,7 +56,7 @@ void run(TrainBench options);
 void run(SampleBench options);
 void run(MemoryBench options);
 
-// Of models that can be trained, or sampled: those that read pairs only train.
+// Names of models that can be trained, or sampled: those that read pairs only train.
 std::vector<std::string> model_preset_names(bool trains);
 // Whether a general setting changes a measured model.
 bool changes_model(const GeneralSetting& general, bool trains);

@@ -13,7 +13,7 @@
 
 namespace linea {
 
-// The same measure of samples and of real images.
+// One measure, of samples and of real images.
 struct Measure {
   double samples = 0, real = 0;
 };

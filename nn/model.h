@@ -44,7 +44,7 @@ struct ModelConfig {
   bool reversible = false;    // blocks of two streams, of which training saves nothing
   uint64_t seed = 1;
 
-  // Of layers whose result is added to the residual stream (Radford 2019).
+  // Initial std of layers that write to the residual stream (Radford 2019).
   double residual_std() const;
 };
 
@@ -67,7 +67,7 @@ struct DecodeState {
   int64_t position = 0;                        // the next position
   Tensor device_position;                      // i32 [batch], the same number in all rows
   std::shared_ptr<const Transformer> weights;  // as they were at the start, cast or packed
-  // Of all that a sequence adds to it.
+  // Bytes of per-sequence state.
   size_t bytes() const;
 };
 

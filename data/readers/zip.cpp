@@ -33,7 +33,7 @@ class Archive {
  public:
   Archive(std::string bytes, std::string name) : bytes_(std::move(bytes)), name_(std::move(name)) {}
 
-  // The entries of the central directory, which stands between the files and the end record.
+  // The entries of the central directory, which is between the files and the end record.
   std::vector<Entry> entries() {
     const size_t end = find_end();
     const uint64_t count = number(end + 10, 2), size = number(end + 12, 4);
@@ -63,7 +63,7 @@ class Archive {
     return found;
   }
 
-  // The compressed bytes of an entry, which must stand before the central directory.
+  // The compressed bytes of an entry, which must be before the central directory.
   std::string_view compressed_bytes(const Entry& entry) const {
     if (entry.local > directory_ || directory_ - entry.local < kLocalBytes ||
         !has_signature(entry.local, kLocalSignature))
