@@ -20,8 +20,7 @@
 namespace linea::bench {
 namespace {
 
-// Seconds and extra bytes of a sequence; GFLOP/s (Attention::recurrent_flops), NaN where nothing is
-// counted; seconds of a sampled token, the mean over as many positions.
+// Seconds and extra bytes of a sequence; GFLOP/s (Attention::flops); seconds of a sampled token, the mean over as many positions.
 struct Measured {
   int64_t length;
   double forward_s, both_s, step_s, forward_bytes, both_bytes;
@@ -31,7 +30,8 @@ struct Measured {
 Measured measure(const AttentionOptions& chosen, const AttentionBench& options, int64_t length) {
   const std::unique_ptr<Attention> attention = make_attention(chosen);
   const Shape shape{options.batch, options.heads, length, options.key_size};
-  const bool halves = options.dtype == "bf16" && !rounds_on_cpu() && attention->takes_bf16();
+  const bool halves =
+      options.dtype == "bf16" && !rounds_on_cpu() && attention->traits().bf16_inputs;
   const DType dtype = halves ? DType::bf16 : DType::f32;
   const auto normal = [&](uint32_t stream_id) {
     return ops::cast(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32), dtype);
@@ -41,9 +41,9 @@ Measured measure(const AttentionOptions& chosen, const AttentionBench& options, 
     inputs.emplace_back(normal(stream_id), true);
   const Tensor seed = normal(9);
   AttentionInputs taken{inputs[0], inputs[1], inputs[2], Var()};
-  if (attention->gated()) {
-    const Tensor half = Tensor::full(gate_shape(*attention, {options.batch, options.heads, length}),
-                                     DType::f32, 0.5);
+  if (const GateSpec gate = attention->gate(); gate.size > 0) {
+    const Tensor half =
+        Tensor::full(gate_shape(gate, {options.batch, options.heads, length}), DType::f32, 0.5);
     taken.gate = inputs.emplace_back(half, true);
   }
   const auto forward = [&] {
@@ -61,11 +61,10 @@ Measured measure(const AttentionOptions& chosen, const AttentionBench& options, 
   measured.both_bytes = extra_bytes(both) - 4 * results;
   measured.forward_s = median_seconds(options.seconds, forward);
   measured.both_s = median_seconds(options.seconds, both);
-  const std::optional<RecurrentFlops> count = attention->recurrent_flops();
+  const AttentionFlops count = attention->flops(length);
   const double rows = static_cast<double>(options.batch * options.heads * length) / 1e9;
-  const double none = std::numeric_limits<double>::quiet_NaN();
-  measured.forward_gflops = count ? rows * count->forward / measured.forward_s : none;
-  measured.gflops = count ? rows * count->training / measured.both_s : none;
+  measured.forward_gflops = rows * count.forward / measured.forward_s;
+  measured.gflops = rows * count.training / measured.both_s;
   return measured;
 }
 
@@ -78,8 +77,9 @@ void measure_steps(const AttentionOptions& chosen, const AttentionBench& options
     return Var(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32));
   };
   AttentionInputs in{normal(1), normal(2), normal(3), Var()};
-  const Shape gates = gate_shape(*attention, {options.batch, options.heads, 1});
-  if (attention->gated()) in.gate = Var(Tensor::full(gates, DType::f32, 0.5));
+  const GateSpec gate = attention->gate();
+  const Shape gates = gate_shape(gate, {options.batch, options.heads, 1});
+  if (gate.size > 0) in.gate = Var(Tensor::full(gates, DType::f32, 0.5));
   const std::unique_ptr<AttentionState> state = attention->start(options.batch, DType::f32);
   int64_t position = 0;
   const Stopwatch watch;
@@ -158,7 +158,7 @@ void print_head(const Machine& machine, const AttentionBench& options) {
   fmt::print(
       "{}causal, {}, B {} H {} D = M = {}; extra bytes exclude inputs and results; GFLOP/s of "
       "forward and\nbackward count the products of the recurrent form, 14 F M per token and head "
-      "(delta: 22)\n\n",
+      "(delta: 22;\nsoftmax: 7 D of each key that a query sees)\n\n",
       to_string(machine), options.dtype, options.batch, options.heads, options.key_size);
   fmt::print(kHead, "N", "forward ms", "fwd+bwd ms", "us/token", "GFLOP/s", "of SGEMM", "us/step",
              "extra MiB fwd", "extra MiB f+b");
@@ -166,19 +166,15 @@ void print_head(const Machine& machine, const AttentionBench& options) {
 
 void print_row(const Machine& machine, const AttentionBench& options, const std::string& name,
                const Measured& m) {
-  const bool counted = !std::isnan(m.gflops);
   const double share = m.gflops / machine.sgemm_gflops;
   if (options.json) {
-    const auto number = [&](double x) {
-      return counted ? nlohmann::ordered_json(x) : nlohmann::ordered_json();
-    };
     return print_json_line({{"attention", name},
                             {"length", m.length},
                             {"forward_s", m.forward_s},
                             {"forward_backward_s", m.both_s},
-                            {"forward_gflops", number(m.forward_gflops)},
-                            {"gflops", number(m.gflops)},
-                            {"fraction_of_sgemm", number(share)},
+                            {"forward_gflops", m.forward_gflops},
+                            {"gflops", m.gflops},
+                            {"fraction_of_sgemm", share},
                             {"step_s", m.step_s},
                             {"forward_bytes", m.forward_bytes},
                             {"forward_backward_bytes", m.both_bytes}});
@@ -186,9 +182,8 @@ void print_row(const Machine& machine, const AttentionBench& options, const std:
   const auto text = [](double x, int digits) { return fmt::format("{:.{}f}", x, digits); };
   fmt::print(kHead, m.length, text(1e3 * m.forward_s, 2), text(1e3 * m.both_s, 2),
              text(1e6 * m.both_s / static_cast<double>(m.length * options.batch), 3),
-             counted ? text(m.gflops, 1) : "-", counted ? text(share, 2) : "-",
-             text(1e6 * m.step_s, 2), text(m.forward_bytes / 1048576.0, 2),
-             text(m.both_bytes / 1048576.0, 2));
+             text(m.gflops, 1), text(share, 2), text(1e6 * m.step_s, 2),
+             text(m.forward_bytes / 1048576.0, 2), text(m.both_bytes / 1048576.0, 2));
   std::fflush(stdout);
 }
 

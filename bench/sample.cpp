@@ -63,7 +63,8 @@ std::string to_string(const StateBytes& bytes) {
 int64_t positions_of(const Model& model, const SampleBench& options, int64_t batch) {
   const int64_t max = model.config().length - kWarmup;
   if (options.tokens > 0) return std::min(options.tokens, max);
-  if (make_attention(model.config().attention)->state_grows()) return max;
+  for (const auto& attention : model.attentions())
+    if (attention->traits().state_growth > 0) return max;
   const int64_t fewest = context().device.kind == DeviceKind::cpu ? 16 : 200;
   return std::min<int64_t>(max, std::clamp<int64_t>(12800 / batch, fewest, 200));
 }

@@ -25,8 +25,7 @@ namespace {
 
 attend::Needs needs_of(const Attention& attention) {
   const auto has = [&](const char* name) { return attend::find_tensor(attention, name).defined(); };
-  return {has("omega"), has("codebook"), has("sigma"),
-          attention.gated() ? attention.gate_name() : "", attention.gates()};
+  return {has("omega"), has("codebook"), has("sigma"), attention.gate()};
 }
 
 void check_range(const char* flag, int64_t value, int64_t min, int64_t max) {
@@ -56,8 +55,8 @@ attend::Needs check_combination(const attend::Options& options) {
   for (const auto& [key, value] : complete_settings(probe))
     if (std::holds_alternative<int64_t>(value)) probe.settings.erase(key);
   const std::unique_ptr<Attention> attention = make_attention(probe);
-  require(options.causal || !attention->causal_only(), "{} is causal by definition: add --causal",
-          label_of(options.attention));
+  require(options.causal || !attention->traits().causal_only,
+          "{} is causal by definition: add --causal", label_of(options.attention));
   return needs_of(*attention);
 }
 

@@ -89,12 +89,13 @@ Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options) 
   const std::string why = fmt::format("with q {} ", in.q.shape().str());
   in.k = file.read("k", {B, H, N, D}, why);
   in.v = file.read("v", {B, H, N, {"M"}}, why);
-  if (!needs.gate.empty()) {
+  if (needs.gate.size > 0) {
     Axes axes = {B, H, N};
-    if (needs.gates == 2) axes.push_back({"2", 2});
-    in.gate = file.read(needs.gate, axes, why);
+    if (needs.gate.size == 2) axes.push_back({"2", 2});
+    in.gate = file.read(needs.gate.name, axes, why);
     file.refuse(
-        needs.gate, in.gate, [](auto g) { return g >= 0 && g <= 1; }, "it must be from 0 to 1");
+        needs.gate.name, in.gate, [](auto g) { return g >= 0 && g <= 1; },
+        "it must be from 0 to 1");
   }
   if (needs.omega && file.has("omega")) {
     in.omega = file.read("omega", {H, {"R"}, D}, why);

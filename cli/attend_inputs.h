@@ -26,8 +26,7 @@ struct Options {
 // The inputs that an attention needs besides q, k and v.
 struct Needs {
   bool omega, codebook, sigma;
-  std::string gate;  // "beta", "gate" or "gates"; empty: none
-  int64_t gates;     // of each head
+  GateSpec gate;
 };
 
 // The index of element `index` of a tensor of this shape: "[0,2,1]".

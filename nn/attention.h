@@ -1,17 +1,17 @@
-// Attention: mixes q, k, v; projections and heads live once, in the Transformer above. One class
+// Attention: mixes q, k, v; projections and heads live once, in nn/self_attention.h. One class
 // holds all forms of one mechanism, so that a test can demand that they agree:
 //   quadratic  the definition, N x N scores on the tape: the oracle
 //   forward    what trains: chunked for the linear family
 //   step       what samples: one position, a carried state
 //
-// Adding one: a file in nn/attention/ that defines its AttentionEntry, a line in
+// Adding one: a file in nn/attention/ that defines its AttentionEntry, a line in the list of
 // nn/attention.cpp, and a test. See docs/design.md.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/attention_inputs.h"
@@ -39,68 +39,90 @@ using Buffer = NamedTensor;
 // Writes numbers, rounded to float, into a tensor of f32 or f64: both then hold the same.
 void write_values(const std::vector<double>& values, const Tensor& into);
 
-struct RecurrentFlops {
-  double forward, training;  // training: forward and backward
+// What is true of a mechanism under its settings; each fact answers one question of its callers.
+struct AttentionTraits {
+  bool causal_only = false;  // AttentionMask::causal must be true
+  std::string not_causal{};  // why there is no causal form, nor a recurrent one; empty: there is
+  bool packed_qkv = false;   // takes AttentionInputs::qkv
+  bool bf16_inputs = false;  // takes q, k and v in bf16; otherwise they are cast to f32
+  bool softmax_weights = false;  // its weights are softmax(s q.k) over keys that q and k may choose
+  bool signed_weights = false;   // of both signs, which nearly cancel in some rows of N(0, 1)
+  bool straight_through = false;  // dk is the gradient of a substitute for k
+  bool recomputable = true;       // forward may run again in the backward, and gives the same
+  // The device's work for a training step, or for a step of the recurrent form, is the same each
+  // time and can be captured: the host computes nothing, and buffers and states keep their memory.
+  bool training_capturable = true, step_capturable = true;
+  double state_growth = 0;   // keys and values that a position adds to the state
+  double saved_scalars = 8;  // that training saves of a position and head, at most, beyond q, k, v
+  // The factor of q when weights trained with softmax are loaded: 1 / sqrt(D) where the attention
+  // has no such scale itself.
+  double scale_from_softmax = 1;
+};
+
+// The gates of an attention, which a projection of the layer's input gives.
+struct GateSpec {
+  std::string name = "gate";  // in the files of `linea attend`
+  int64_t size = 0;           // numbers of a head and position; 0: none
+  // Initial biases, before the logistic function, [H,size] row by row; empty: 0.
+  std::vector<double> initial_bias{};
+};
+
+// FLOPs of a token and head, the mean over a causal sequence; training: forward and backward.
+struct AttentionFlops {
+  double forward, training;
+};
+
+// Work around a training step, of an attention that is not trained by gradients alone.
+class TrainingHooks {
+ public:
+  virtual ~TrainingHooks() = default;
+  // Before the step (0-based, of `steps`).
+  virtual void before_step(int64_t step, int64_t steps) { (void)step, (void)steps; }
+  // A term to add to the loss; undefined: none.
+  virtual Var auxiliary_loss(const AttentionInputs& in) { return (void)in, Var(); }
+  // After the step, or instead of that where the update is skipped.
+  virtual void after_step() {}
+  virtual void skip_step() {}
+  virtual std::vector<std::pair<std::string, double>> statistics() const { return {}; }
 };
 
 class Attention {
  public:
+  explicit Attention(AttentionTraits traits = {}) : traits_(std::move(traits)) {}
   virtual ~Attention() = default;
-  // -> [B,H,N,M], or [B,N,H D] of qkv. Errors: shapes that do not go together, `causal` false where
-  // there is only the causal form.
+  const AttentionTraits& traits() const { return traits_; }
+  const GateSpec& gate() const { return gate_; }
+
+  // -> [B,H,N,M], or [B,N,H D] of qkv. Errors: shapes that do not go together, a mask that the
+  // traits exclude.
   virtual Var forward(const AttentionInputs& in, const AttentionMask& mask) const = 0;
   virtual Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const = 0;
   // Causal only: one position, N = 1, after those that the state has seen. dtype: of q, k and v.
   virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
   virtual Tensor step(AttentionState& state, const AttentionInputs& in) const = 0;
-  // FLOPs of a token and head with a state of fixed size, counted by the recurrent form, whatever
-  // form runs; features and terms linear in F or M are not counted. Undefined: the state grows.
-  virtual std::optional<RecurrentFlops> recurrent_flops() const { return std::nullopt; }
-  // Whether the state grows with each position; a step of such an attention cannot be captured.
-  virtual bool state_grows() const { return false; }
-
-  virtual bool takes_packed() const { return false; }  // AttentionInputs::qkv
-  virtual int64_t gates() const { return 0; }          // of each head, in AttentionInputs::gate
-  bool gated() const { return gates() > 0; }
-  virtual const char* gate_name() const { return "gate"; }
-  virtual bool takes_bf16() const { return false; }  // q, k and v; otherwise they are cast to f32
-  // dk is the gradient of a substitute for k.
-  virtual bool straight_through() const { return false; }
+  // Counted by the recurrent form where its state does not grow, whatever form runs; features and
+  // terms linear in F, D or M are not counted.
+  virtual AttentionFlops flops(int64_t length) const = 0;
   // The gradient of the gates that let the state decay, [B,H,N], given that of y; slow, and precise
   // at any gate from 0 to 1. Undefined without such gates.
   virtual Tensor decay_gradient(const AttentionInputs& in, const Tensor& dy) const {
     return (void)in, (void)dy, Tensor();
   }
-  virtual bool causal_only() const { return false; }
-  // Weights of both signs, which nearly cancel in some rows of N(0, 1).
-  virtual bool has_signed_weights() const { return false; }
-  // The initial bias of a gate of head h, before the logistic function.
-  virtual double initial_gate_bias(int64_t, int64_t) const { return 0; }
-  // The factor of q when weights trained with softmax are loaded: 1 / sqrt(D) where the attention
-  // has no such scale itself.
-  virtual double scale_from_softmax() const { return 1; }
 
   // Trained by gradients; and saved, but not trained. Names without that of the layer.
   virtual Parameters parameters() const { return {}; }
   virtual std::vector<Buffer> buffers() const { return {}; }
   virtual void buffers_changed() {}  // call it after writing into them
+  virtual TrainingHooks* hooks() { return nullptr; }
 
-  // Hooks of a training step: before it (0-based, of `steps`); a term to add to the loss, given the
-  // keys [B,H,N,D] (undefined: none); after it, or instead of that where the update is skipped; and
-  // statistics to record (name, value).
-  virtual void before_step(int64_t step, int64_t steps) { (void)step, (void)steps; }
-  virtual Var auxiliary_loss(const Var& k) { return (void)k, Var(); }
-  virtual void after_step() {}
-  virtual void skip_step() {}
-  virtual std::vector<std::pair<std::string, double>> statistics() const { return {}; }
-  // Whether the device's work for a training step is the same each time and can be captured:
-  // forward and auxiliary_loss do nothing on the host, and buffers keep their memory.
-  virtual bool is_capturable() const { return true; }
+ protected:
+  AttentionTraits traits_;
+  GateSpec gate_{};
 };
 
 // AttentionInputs::gate of an attention with gates, given the axes of positions, [B,H,N].
-inline Shape gate_shape(const Attention& attention, std::vector<int64_t> positions) {
-  if (attention.gates() > 1) positions.push_back(attention.gates());
+inline Shape gate_shape(const GateSpec& gate, std::vector<int64_t> positions) {
+  if (gate.size > 1) positions.push_back(gate.size);
   return Shape(positions);
 }
 
@@ -114,11 +136,6 @@ struct AttentionEntry {
   Declarations settings;
   AttentionFactory make;                  // gets options with all settings that apply
   std::vector<Settings> variants = {{}};  // that the tests and `verify` check
-  // Its weights are softmax(q.k / sqrt(D)) exactly, so that others can take over trained queries
-  // (Attention::scale_from_softmax).
-  bool is_softmax = false;
-  // Its forward may run again in the backward; false where it counts what it sees.
-  bool can_recompute = true;
 
   std::vector<AttentionOptions> variant_options() const;
 };

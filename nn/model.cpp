@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "nn/embedding.h"
 #include "nn/retrieval_model.h"
@@ -46,6 +47,17 @@ void check(const ModelConfig& config) {
 
 }  // namespace
 
+AttentionOptions ModelConfig::attention_of(int64_t layer) const {
+  AttentionOptions options = attention;
+  options.heads = heads;
+  options.key_size = dim / heads;
+  options.value_size = second_vocab_size > 0 ? vocab_size : options.key_size;
+  options.length = length;
+  options.seed = seed;
+  options.layer = layer;
+  return options;
+}
+
 double ModelConfig::residual_std() const {
   return kInitStd / std::sqrt(2.0 * static_cast<double>(layers));
 }
@@ -61,11 +73,6 @@ size_t DecodeState::bytes() const {
 Model::Model(const ModelConfig& config) : config_(config) {
   check(config_);
   head_ = make_output_head(config_.output_head, config_.vocab_size);
-  AttentionOptions& attention = config_.attention;
-  attention.heads = config_.heads;
-  attention.key_size = attention.value_size = config_.dim / config_.heads;
-  attention.length = config_.length;
-  attention.seed = config_.seed;
 }
 
 DecodeState Model::start(int64_t, const DecodeState*) const {
@@ -91,37 +98,44 @@ void Model::count_position(DecodeState& state) const {
 }
 
 bool Model::is_step_capturable() const {
-  return std::none_of(attentions_.begin(), attentions_.end(),
-                      [](const auto& attention) { return attention->state_grows(); });
+  return std::all_of(attentions_.begin(), attentions_.end(),
+                     [](const auto& attention) { return attention->traits().step_capturable; });
 }
 
 void Model::before_step(int64_t step, int64_t steps) {
-  for (const auto& attention : attentions_) attention->before_step(step, steps);
+  for (const auto& attention : attentions_)
+    if (TrainingHooks* const hooks = attention->hooks()) hooks->before_step(step, steps);
 }
 
 void Model::after_step() {
-  for (const auto& attention : attentions_) attention->after_step();
+  for (const auto& attention : attentions_)
+    if (TrainingHooks* const hooks = attention->hooks()) hooks->after_step();
 }
 
 void Model::skip_step() {
-  for (const auto& attention : attentions_) attention->skip_step();
+  for (const auto& attention : attentions_)
+    if (TrainingHooks* const hooks = attention->hooks()) hooks->skip_step();
 }
 
 bool Model::is_capturable() const {
   return std::all_of(attentions_.begin(), attentions_.end(),
-                     [](const auto& attention) { return attention->is_capturable(); });
+                     [](const auto& attention) { return attention->traits().training_capturable; });
 }
 
 std::vector<std::pair<std::string, double>> Model::statistics() const {
   std::vector<std::pair<std::string, double>> result;
+  std::map<std::string, std::pair<double, int64_t>> sums;  // with how many layers have it
   for (const auto& attention : attentions_) {
-    const auto of_layer = attention->statistics();
-    result.resize(of_layer.size());
-    for (size_t i = 0; i < of_layer.size(); ++i) {
-      result[i].first = of_layer[i].first;
-      result[i].second += of_layer[i].second / static_cast<double>(attentions_.size());
+    const TrainingHooks* const hooks = attention->hooks();
+    if (hooks == nullptr) continue;
+    for (const auto& [name, value] : hooks->statistics()) {
+      if (sums.count(name) == 0) result.emplace_back(name, 0);
+      sums[name].first += value;
+      ++sums[name].second;
     }
   }
+  for (auto& [name, value] : result)
+    value = sums[name].first / static_cast<double>(sums[name].second);
   return result;
 }
 

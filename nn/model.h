@@ -15,7 +15,7 @@
 namespace linea {
 
 struct ModelConfig {
-  AttentionOptions attention;  // heads and sizes are filled from the fields below
+  AttentionOptions attention;  // its name and settings; attention_of() has the sizes
   int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
   int64_t length = 64;     // positions
   int64_t vocab_size = 2;  // tokens that are predicted
@@ -44,7 +44,9 @@ struct ModelConfig {
   bool reversible = false;    // blocks of two streams, of which training saves nothing
   uint64_t seed = 1;
 
-  // Initial std of layers that write to the residual stream (Radford 2019).
+  // The attention of a layer (0-based), with the sizes of this model.
+  AttentionOptions attention_of(int64_t layer) const;
+  // Initial standard deviation of layers that write to the residual stream (Radford 2019).
   double residual_std() const;
 };
 
@@ -100,12 +102,13 @@ class Model {
   void after_step();
   void skip_step();
   bool is_capturable() const;
-  // The attentions' statistics, the mean over layers.
+  // The attentions' statistics, the mean over the layers that have them.
   std::vector<std::pair<std::string, double>> statistics() const;
 
   const ModelConfig& config() const { return config_; }
   const OutputHead& output_head() const { return *head_; }
   const Parameters& parameters() const { return parameters_; }
+  const std::vector<std::shared_ptr<Attention>>& attentions() const { return attentions_; }
   // Saved with the parameters, but not trained by gradients.
   std::vector<Buffer> buffers() const;
   void buffers_changed();
@@ -123,7 +126,7 @@ class Model {
   ModelConfig config_;
   std::shared_ptr<const OutputHead> head_;
   Parameters parameters_;
-  std::vector<std::shared_ptr<Attention>> attentions_;  // of all layers
+  std::vector<std::shared_ptr<Attention>> attentions_;  // one a layer
 };
 
 // A Transformer, or a RetrievalModel where config.second_vocab_size is above 0.

@@ -42,7 +42,6 @@ RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
   const int64_t dim = config_.dim, values = config_.vocab_size;
   const double stddev = 1 / std::sqrt(2.0 * static_cast<double>(dim));
   const std::string prefix = "blocks.0.";
-  config_.attention.value_size = values;
   ParameterInit init(parameters_, config_.seed);
   tokens_ = Embedding(init, "token_embedding", config_.input_vocab_size, dim, 1.0);
   second_tokens_ = Embedding(init, "second_embedding", config_.second_vocab_size, dim, 1.0);
@@ -66,13 +65,13 @@ Var RetrievalModel::forward(const Tensor& ids, bool, const Tensor& second_ids,
   in.k = select(qk, 1);
   in.v = select(split_heads(embedding(one_hot_, second_ids), 1, 1), 0);
   if (gate_.weight.defined()) set_gates(in, gate_.forward(add(token, second)), *attentions_[0]);
-  add_auxiliary_loss(*attentions_[0], in.k, auxiliary);
+  add_auxiliary_loss(*attentions_[0], in, auxiliary);
   return output_.forward(merge_heads(attentions_[0]->forward(in, AttentionMask{})));
 }
 
 void RetrievalModel::scale_queries_from_softmax() {
   scale_queries({qk_.weight, qk_.bias, second_qk_.weight, second_qk_.bias},
-                attentions_[0]->scale_from_softmax());
+                attentions_[0]->traits().scale_from_softmax);
 }
 
 int64_t RetrievalModel::matrix_weights() const {

@@ -10,10 +10,12 @@ const std::vector<std::string>& attention_output_kinds() {
 }
 
 std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64_t layer) {
-  AttentionOptions options = config.attention;
-  options.layer = layer;
+  const AttentionOptions options = config.attention_of(layer);
   std::shared_ptr<Attention> attention = make_attention(options);
-  if ((config.recompute || config.reversible) && !find_attention(options.name).can_recompute)
+  const AttentionTraits& traits = attention->traits();
+  require(traits.not_causal.empty(), "`attention` {} has no causal form: {}", options.name,
+          traits.not_causal);
+  if ((config.recompute || config.reversible) && !traits.recomputable)
     fail(ErrorKind::usage,
          "`{}` does not go with `attention` {}: it counts its codes each time it runs",
          config.reversible ? "reversible" : "recompute", options.name);
@@ -29,25 +31,24 @@ void add_parameters(ParameterInit& init, const std::string& prefix, const Attent
 
 Linear make_gate(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                  const Attention& attention) {
-  if (!attention.gated()) return {};
-  const int64_t gates = attention.gates();
-  Linear gate(init, prefix + "gate", config.dim, config.heads * gates, kInitStd, true);
-  std::vector<double> start;
-  for (int64_t row = 0; row < config.heads * gates; ++row)
-    start.push_back(attention.initial_gate_bias(row / gates, row % gates));
-  write_values(start, gate.bias.value());
+  const GateSpec& spec = attention.gate();
+  if (spec.size == 0) return {};
+  Linear gate(init, prefix + "gate", config.dim, config.heads * spec.size, kInitStd, true);
+  if (!spec.initial_bias.empty()) write_values(spec.initial_bias, gate.bias.value());
   return gate;
 }
 
-void add_auxiliary_loss(Attention& attention, const Var& k, Var* auxiliary) {
-  if (auxiliary == nullptr) return;
-  const Var term = attention.auxiliary_loss(k);
+void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, Var* auxiliary) {
+  TrainingHooks* const hooks = attention.hooks();
+  if (auxiliary == nullptr || hooks == nullptr) return;
+  const Var term = hooks->auxiliary_loss(in);
   if (term.defined()) *auxiliary = auxiliary->defined() ? add(*auxiliary, term) : term;
 }
 
 void set_gates(AttentionInputs& in, const Var& scores, const Attention& attention) {
-  const int64_t B = scores.size(0), N = scores.size(1), H = scores.size(2) / attention.gates();
-  in.gate = reshape(split_heads(scores, 1, H), gate_shape(attention, {B, H, N}));
+  const GateSpec& gate = attention.gate();
+  const int64_t B = scores.size(0), N = scores.size(1), H = scores.size(2) / gate.size;
+  in.gate = reshape(split_heads(scores, 1, H), gate_shape(gate, {B, H, N}));
   in.gate_form = GateForm::logit;
 }
 
@@ -64,7 +65,7 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
   if (config.attention_output == "gated") {
     const int64_t dim = config.dim;
     output_gate.weight = init.normal(prefix + "output_gate.weight", {dim, dim}, kInitStd, true, 1);
-    if (!find_attention(config.attention.name).is_softmax) {
+    if (!attention->traits().softmax_weights) {
       output_norm = Var(Tensor::full({dim}, DType::f32, 1.0), true);
       init.add({prefix + "output_norm.weight", output_norm, true});
     }
@@ -79,8 +80,8 @@ AttentionInputs SelfAttention::project(const Var& x) const {
   in.heads = heads;
   in.qkv = norm_linear(x, norm, qkv);
   if (gate.weight.defined()) set_gates(in, cast(norm_linear(x, norm, gate), wide), *attention);
-  if (!attention->takes_bf16()) in.qkv = cast(in.qkv, wide);
-  if (attention->takes_packed()) return in;
+  if (!attention->traits().bf16_inputs) in.qkv = cast(in.qkv, wide);
+  if (attention->traits().packed_qkv) return in;
   const Var split = split_heads(in.qkv, 3, heads);
   in.q = select(split, 0);
   in.k = select(split, 1);
@@ -93,7 +94,7 @@ Var SelfAttention::forward(const Var& residual, const Var& input, float dropout,
                            Var* auxiliary) const {
   const Var x = convolution.forward(input);
   const AttentionInputs in = project(x);
-  add_auxiliary_loss(*attention, in.k, auxiliary);
+  add_auxiliary_loss(*attention, in, auxiliary);
   const Var mixed = cast(attention->forward(in, AttentionMask{}), x.dtype());
   return add_output(residual, x, in.qkv.defined() ? mixed : merge_heads(mixed), dropout);
 }

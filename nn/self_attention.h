@@ -57,8 +57,8 @@ void add_parameters(ParameterInit& init, const std::string& prefix, const Attent
 // remembers at first. Undefined where the attention has no gate.
 Linear make_gate(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                  const Attention& attention);
-// *auxiliary += what the attention adds to the loss, given its keys; null: nowhere.
-void add_auxiliary_loss(Attention& attention, const Var& k, Var* auxiliary);
+// *auxiliary += what the attention adds to the loss; null: nowhere.
+void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, Var* auxiliary);
 // The gates of `in` from scores [B,N,H gates], their logits.
 void set_gates(AttentionInputs& in, const Var& scores, const Attention& attention);
 

@@ -143,7 +143,7 @@ Tensor Transformer::decode(DecodeState& state, const Tensor& ids) const {
 void Transformer::scale_queries_from_softmax() {
   for (const TransformerBlock& block : blocks_) {
     const Linear& qkv = block.attention.qkv;
-    scale_queries({qkv.weight, qkv.bias}, block.attention.attention->scale_from_softmax());
+    scale_queries({qkv.weight, qkv.bias}, block.attention.attention->traits().scale_from_softmax);
   }
 }
 

@@ -48,8 +48,8 @@ Var TransformerBlock::step(const Var& x, LayerState& state) const {
 }
 
 LayerState TransformerBlock::start(const Tensor& positions, DType stored) const {
-  return {attention.attention->start(positions.size(0),
-                                     attention.attention->takes_bf16() ? stored : DType::f32),
+  return {attention.attention->start(
+              positions.size(0), attention.attention->traits().bf16_inputs ? stored : DType::f32),
           attention.convolution.start(positions, stored),
           feed_forward.convolution.start(positions, stored)};
 }

@@ -42,7 +42,7 @@ class Resolver {
         refuse(layer, key, error.what());
       }
     for (const MechanismKind& kind : kinds_) {
-      replace_other_names(kind, layer);
+      if (!layer.source.empty()) replace_other_names(kind, layer);
       drop_conditional(kind, layer, before.*kind.settings);
     }
   }
@@ -133,7 +133,10 @@ class Resolver {
       for (const Mechanism& mechanism : kind.mechanisms)
         if (mechanism.name == config_.*kind.name)
           if (const Setting* setting = find_setting(mechanism.settings, key)) {
-            (config_.*kind.settings)[key] = checked(*setting, value, as_text);
+            Settings& own = config_.*kind.settings;
+            own[key] = checked(*setting, value, as_text);
+            // On the command line a name for a value acts at its place: the later of two wins.
+            if (as_text) linea::replace_other_names({*setting}, {{key, own.at(key)}}, own);
             return;
           }
     refuse_foreign(key);

@@ -4,13 +4,11 @@ namespace linea {
 
 double flops_per_token(const Model& model) {
   const ModelConfig& config = model.config();
-  const std::optional<RecurrentFlops> recurrent =
-      make_attention(config.attention)->recurrent_flops();
-  const double softmax =
-      3.5 * 2.0 * static_cast<double>((config.length + 1) * config.attention.key_size);
+  double of_a_head = 0;
+  for (const auto& attention : model.attentions())
+    of_a_head += attention->flops(config.length).training;
   return 6.0 * static_cast<double>(model.matrix_weights()) +
-         static_cast<double>(config.layers * config.heads) *
-             (recurrent ? recurrent->training : softmax);
+         static_cast<double>(config.heads) * of_a_head;
 }
 
 }  // namespace linea

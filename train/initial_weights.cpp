@@ -102,7 +102,8 @@ class InitialWeights {
       }
     }
     model_.buffers_changed();
-    if (find_attention(config_.attention).is_softmax) model_.scale_queries_from_softmax();
+    if (make_attention(base_.attention_of(0))->traits().softmax_weights)
+      model_.scale_queries_from_softmax();
   }
 
   std::string windows_note() const { return image_windows_note(file_, path_, config_); }

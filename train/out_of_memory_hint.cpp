@@ -34,8 +34,10 @@ std::string out_of_memory_hint(const RunConfig& config, bool weights_dominate) {
                         to_string(complete_settings(task_options(config, "")).at(task.extent)));
   hint +=
       fmt::format("`layers` ({}), `dim` ({}) or `ffn` ({})", config.layers, config.dim, config.ffn);
+  AttentionOptions attention = attention_options(config);
+  attention.key_size = config.dim / config.heads;
   const bool can_recompute = !config.recompute && !config.reversible && !task.reads_pairs &&
-                             find_attention(config.attention).can_recompute;
+                             make_attention(attention)->traits().recomputable;
   return can_recompute ? hint + ", or add `recompute`" : hint;
 }
 

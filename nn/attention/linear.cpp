@@ -22,17 +22,20 @@ std::unique_ptr<FeatureMap> make_map(const AttentionOptions& options) {
 class LinearAttention final : public MappedAttention {
  public:
   LinearAttention(const AttentionOptions& options, naive::Rule rule)
-      : MappedAttention(options, make_map(options), rule), forgets_(naive::decays(rule)) {
+      : MappedAttention(options, make_map(options), rule) {
     map_->features(options.key_size);  // refuses what cannot be before the first batch
-    if (!forgets_) return;
-    const std::string& memory = options.settings.text("memory");
-    long_memory_ = memory == "long" || (memory == "auto" && options.length > 256);
+    if (!naive::decays(rule)) return;
+    gate_.initial_bias.resize(static_cast<size_t>(options.heads * gate_.size));
+    for (int64_t head = 0; head < options.heads; ++head)  // a decay is the last of a head
+      gate_.initial_bias[static_cast<size_t>((head + 1) * gate_.size - 1)] = memory_bias(head);
   }
+
+ private:
   // At first, heads remember for 2, 4, 8, ... positions, up to 128; or, for long, the first for 4
-  // and the last for 2 N, in equal ratios. The last gate of a head decides on that.
-  double initial_gate_bias(int64_t head, int64_t gate) const override {
-    if (!forgets_ || gate + 1 < gates()) return 0;
-    if (long_memory_) {
+  // and the last for 2 N, in equal ratios.
+  double memory_bias(int64_t head) const {
+    const std::string& memory = options_.settings.text("memory");
+    if (memory == "long" || (memory == "auto" && options_.length > 256)) {
       const double last = std::max(2.0 * static_cast<double>(options_.length), 4.0);
       const double share =
           static_cast<double>(head) / static_cast<double>(std::max<int64_t>(options_.heads - 1, 1));
@@ -40,9 +43,6 @@ class LinearAttention final : public MappedAttention {
     }
     return std::log(std::exp2(static_cast<double>(std::min<int64_t>(head, 6) + 1)) - 1 + 1e-3);
   }
-
- private:
-  bool forgets_, long_memory_ = false;
 };
 
 std::unique_ptr<Attention> make(const AttentionOptions& options) {

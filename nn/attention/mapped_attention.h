@@ -15,16 +15,6 @@ namespace linea {
 
 class MappedAttention : public Attention {
  public:
-  int64_t gates() const override { return naive::decays(rule_) + naive::is_delta(rule_); }
-  const char* gate_name() const override {
-    return gates() == 2 ? "gates" : is_delta() ? "beta" : "gate";
-  }
-  bool causal_only() const override { return gated(); }
-  // The auxiliary loss of codes needs the keys alone.
-  bool takes_packed() const override { return !is_delta() && !straight_through(); }
-  // Logs and weights of keys need the precision of f32.
-  bool takes_bf16() const override { return !gated() && map_->in_kernel() != KernelFeature::given; }
-
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const LinearAttentionOptions cut{mask.causal, mask.valid, options_.segment, options_.chunk};
     return is_delta() ? delta_attention(map_, in, cut) : linear_attention(map_, in, cut);
@@ -40,7 +30,7 @@ class MappedAttention : public Attention {
     const int64_t H = options_.heads, D = options_.key_size, M = options_.value_size;
     if (is_delta())
       return std::make_unique<DeltaState>(Shape{batch, H, map_->features(D), M}, dtype);
-    return std::make_unique<LinearState>(*map_, batch, H, D, M, dtype, gated());
+    return std::make_unique<LinearState>(*map_, batch, H, D, M, dtype, gate_.size > 0);
   }
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     return is_delta() ? delta_step(*map_, dynamic_cast<DeltaState&>(state), in)
@@ -49,19 +39,34 @@ class MappedAttention : public Attention {
   // forward 4 F M: S += phi(k) v^T, S^T phi(q), and of the delta rule S^T phi(k); backward 10 F M:
   // S again, and the products for dq, dS, dk, dv; of the delta rule 16 F M: S again (4), dq, dS
   // (twice), dk (twice), dv
-  std::optional<RecurrentFlops> recurrent_flops() const override {
+  AttentionFlops flops(int64_t) const override {
     const auto elements =
         static_cast<double>(map_->features(options_.key_size) * options_.value_size);
-    if (is_delta()) return RecurrentFlops{6 * elements, 22 * elements};
-    return RecurrentFlops{4 * elements, 14 * elements};
+    return {(is_delta() ? 6 : 4) * elements, (is_delta() ? 22 : 14) * elements};
   }
 
  protected:
-  // A derived class may also set `map_` in its constructor.
+  // A derived class that has to make its map first calls set_map() in its constructor.
   explicit MappedAttention(const AttentionOptions& options,
                            std::shared_ptr<const FeatureMap> map = nullptr,
                            naive::Rule rule = naive::Rule::sum)
-      : options_(options), map_(std::move(map)), rule_(rule) {}
+      : options_(options), rule_(rule) {
+    gate_ = {rule_ == naive::Rule::gated_delta ? "gates"
+             : is_delta()                      ? "beta"
+                                               : "gate",
+             naive::decays(rule_) + naive::is_delta(rule_)};
+    if (map != nullptr) set_map(std::move(map));
+  }
+  void set_map(std::shared_ptr<const FeatureMap> map) {
+    map_ = std::move(map);
+    traits_.causal_only = gate_.size > 0;
+    traits_.straight_through = map_->straight_through();
+    traits_.signed_weights = map_->weighs_keys();
+    // The auxiliary loss of codes needs the keys alone.
+    traits_.packed_qkv = !is_delta() && !traits_.straight_through;
+    // Logs and weights of keys need the precision of f32.
+    traits_.bf16_inputs = gate_.size == 0 && map_->in_kernel() != KernelFeature::given;
+  }
 
   // The random numbers of a head of this layer at a step.
   RandomStream random_stream(int64_t head, int64_t step) const {

@@ -100,7 +100,7 @@ class RandomFeatures final : public FeatureMap {
   double root_;  // D^{1/4}
 };
 
-class Performer final : public MappedAttention {
+class Performer final : public MappedAttention, private TrainingHooks {
  public:
   explicit Performer(const AttentionOptions& options)
       : MappedAttention(options),
@@ -109,7 +109,8 @@ class Performer final : public MappedAttention {
         omega_({options.heads, options.settings.integer("features"), options.key_size},
                options.dtype),
         features_(std::make_shared<RandomFeatures>(options.settings.text("feature"), omega_)) {
-    map_ = features_;
+    set_map(features_);
+    traits_.training_capturable = redraw_ == 0;
     draw_omega(0);
   }
 
@@ -121,15 +122,14 @@ class Performer final : public MappedAttention {
     features_->refresh();
   }
 
-  bool has_signed_weights() const override { return features_->weighs_keys(); }
-  bool is_capturable() const override { return redraw_ == 0; }
+  TrainingHooks* hooks() override { return this; }
 
+ private:
   void before_step(int64_t step, int64_t) override {
     if (redraw_ == 0 || step == 0 || step % redraw_ != 0) return;
     draw_omega(step);
   }
 
- private:
   // In f64, too: the reference of tests has the same omega.
   bool is_rounded() const {
     return features_->takes_rounded() && saved_dtype(DType::f32) == DType::bf16;

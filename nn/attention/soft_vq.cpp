@@ -71,7 +71,7 @@ class MixtureFeatures final : public FeatureMap {
   Tensor temperature_;
 };
 
-class SoftVq final : public MappedAttention {
+class SoftVq final : public MappedAttention, private TrainingHooks {
  public:
   explicit SoftVq(const AttentionOptions& options)
       : MappedAttention(options), anneal_(options.settings.real("anneal")) {
@@ -81,22 +81,22 @@ class SoftVq final : public MappedAttention {
     codebook_ = Var(codes, true);
     sigma_ = Var(Tensor::full({1}, options.dtype, options.settings.real("sigma")), true);
     temperature_ = Tensor::full({1}, options.dtype, 1.0);
-    map_ = std::make_shared<MixtureFeatures>(codebook_, sigma_, temperature_);
+    set_map(std::make_shared<MixtureFeatures>(codebook_, sigma_, temperature_));
+    traits_.scale_from_softmax = 1 / std::sqrt(static_cast<double>(options.key_size));
   }
 
-  double scale_from_softmax() const override {
-    return 1 / std::sqrt(static_cast<double>(options_.key_size));
-  }
   Parameters parameters() const override { return {{"codebook", codebook_}, {"sigma", sigma_}}; }
   std::vector<Buffer> buffers() const override { return {{"temperature", temperature_}}; }
 
+  TrainingHooks* hooks() override { return this; }
+
+ private:
   void before_step(int64_t step, int64_t steps) override {
     const int64_t last = std::max<int64_t>(steps - 1, 1);
     const double share = static_cast<double>(std::min(step, last)) / static_cast<double>(last);
     write_values({std::pow(anneal_, share)}, temperature_);
   }
 
- private:
   double anneal_;
   Var codebook_, sigma_;
   Tensor temperature_;

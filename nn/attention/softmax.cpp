@@ -12,8 +12,14 @@ namespace {
 
 class SoftmaxAttention final : public Attention {
  public:
-  bool takes_packed() const override { return true; }
-  bool takes_bf16() const override { return true; }
+  explicit SoftmaxAttention(const AttentionOptions& options)
+      : Attention({.packed_qkv = true,
+                   .bf16_inputs = true,
+                   .softmax_weights = true,
+                   .step_capturable = false,  // the host counts the keys
+                   .state_growth = 2}),
+        key_size_(options.key_size),
+        value_size_(options.value_size) {}
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     return softmax_attention(in, mask);
@@ -28,11 +34,19 @@ class SoftmaxAttention final : public Attention {
     return std::make_unique<KeyValueCache>();
   }
 
-  bool state_grows() const override { return true; }  // by a key and a value
-
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     return softmax_step(dynamic_cast<KeyValueCache&>(state), in);
   }
+
+  // Of (N + 1) / 2 keys: forward Q K^T and A V; backward Q K^T again, dV, dA, dQ, dK.
+  AttentionFlops flops(int64_t length) const override {
+    const double key = static_cast<double>((length + 1) * key_size_),
+                 value = static_cast<double>((length + 1) * value_size_);
+    return {key + value, 4 * key + 3 * value};
+  }
+
+ private:
+  int64_t key_size_, value_size_;
 };
 
 }  // namespace
@@ -42,8 +56,9 @@ AttentionEntry softmax_entry() {
           .summary = "softmax attention, the baseline",
           .source = "Vaswani 2017",
           .settings = {},
-          .make = [](const AttentionOptions&) { return std::make_unique<SoftmaxAttention>(); },
-          .is_softmax = true};
+          .make = [](const AttentionOptions& options) {
+            return std::make_unique<SoftmaxAttention>(options);
+          }};
 }
 
 }  // namespace linea

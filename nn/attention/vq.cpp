@@ -43,7 +43,7 @@ class CodeFeatures final : public FeatureMap {
   Tensor codebook_;
 };
 
-class Vq final : public MappedAttention {
+class Vq final : public MappedAttention, public TrainingHooks {
  public:
   explicit Vq(const AttentionOptions& options)
       : MappedAttention(options),
@@ -55,7 +55,9 @@ class Vq final : public MappedAttention {
     codebook_ = Var(codes, learns_);
     counts_ = Tensor::zeros({options.heads, codes_}, options.dtype);
     sums_ = Tensor::zeros(codes.shape(), options.dtype);
-    map_ = std::make_shared<CodeFeatures>(codes);
+    set_map(std::make_shared<CodeFeatures>(codes));
+    traits_.recomputable = traits_.training_capturable = false;  // the host counts its codes
+    traits_.scale_from_softmax = 1 / std::sqrt(static_cast<double>(options.key_size));
   }
 
   // softmax(q.k^), k^ with the gradient of k.
@@ -64,10 +66,6 @@ class Vq final : public MappedAttention {
     return naive::softmax_attention(scores, in.v, mask);
   }
 
-  bool straight_through() const override { return true; }
-  double scale_from_softmax() const override {
-    return 1 / std::sqrt(static_cast<double>(options_.key_size));
-  }
   Parameters parameters() const override {
     return learns_ ? Parameters{{"codebook", codebook_}} : Parameters{};
   }
@@ -86,15 +84,16 @@ class Vq final : public MappedAttention {
       sums[i] = counts[i / static_cast<size_t>(options_.key_size)] * codes[i];
     write_values(sums, sums_);
   }
+
+  TrainingHooks* hooks() override { return this; }
   void before_step(int64_t step, int64_t) override { step_ = step; }
-  bool is_capturable() const override { return false; }  // the host counts its codes
 
   // Also counts the keys of each code, for after_step.
-  Var auxiliary_loss(const Var& k) override {
-    const Commitment commitment = commitment_loss(k, codebook_, commitment_);
+  Var auxiliary_loss(const AttentionInputs& in) override {
+    const Commitment commitment = commitment_loss(in.k, codebook_, commitment_);
     add_to(batch_counts_, commitment.counts);
     add_to(batch_sums_, commitment.sums);
-    draw_candidates(k.value());
+    draw_candidates(in.k.value());
     return commitment.loss;
   }
 
@@ -209,9 +208,7 @@ AttentionEntry vq_entry() {
        of_model(choice("codebook", "ema", {"ema", "gradient"}, "how codes move")),
        real("commitment", 0.01, at_least(0), "weight of the loss that pulls keys to their codes")},
       [](const AttentionOptions& options) { return std::make_unique<Vq>(options); },
-      {{{"codes", 16}}},
-      /*is_softmax=*/false,
-      /*can_recompute=*/false};
+      {{{"codes", 16}}}};
 }
 
 }  // namespace linea

@@ -31,7 +31,7 @@ constexpr double kPreciseFrom = 0.01;
 // dgate, with the part of decays computed again where a gate is below kPreciseFrom, or 1.
 Tensor gate_gradient(const Attention& attention, const AttentionInputs& in, const Tensor& dy) {
   const std::vector<double> gates = in.gate.value().to_doubles();
-  const auto stride = static_cast<size_t>(attention.gates());  // a decay is the last
+  const auto stride = static_cast<size_t>(attention.gate().size);  // a decay is the last
   bool precise = true;
   for (size_t i = stride - 1; i < gates.size(); i += stride)
     precise = precise && gates[i] >= kPreciseFrom && gates[i] < 1;
@@ -90,8 +90,8 @@ std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, F
   for (const Parameter& parameter : attention.parameters()) leaves.push_back(parameter);
   for (const Parameter& leaf : leaves) result.push_back({"d" + leaf.name, leaf.var.grad()});
   if (gate.defined())
-    result.push_back({std::string("d") + attention.gate_name(),
-                      gate_gradient(attention, {q, k, v, gate}, in.dy)});
+    result.push_back(
+        {"d" + attention.gate().name, gate_gradient(attention, {q, k, v, gate}, in.dy)});
   return result;
 }
 

@@ -22,7 +22,7 @@ struct Measurement {
 };
 
 std::vector<Measurement> measurements(const Subject& subject) {
-  const bool state_grows = subject.kind->state_grows();
+  const AttentionTraits& traits = subject.kind->traits();
   std::vector<Measurement> all = {
       {{{"outputs = quadratic", 1e-9}, {"gradients = quadratic", 1e-9}}, forms},
       {{{"outputs, float", 1e-4}, {"gradients, float", 1e-3}}, single_precision},
@@ -30,7 +30,7 @@ std::vector<Measurement> measurements(const Subject& subject) {
       {{{"step = outputs", 1e-9}}, [](const Subject& of) { return recurrent(of, DType::f64); }},
       {{{"step = outputs, float", 1e-4}},
        [](const Subject& of) { return recurrent(of, DType::f32); }},
-      {{{"state growth, keys a position", state_grows ? 2.0 : 0.0}}, state_growth},
+      {{{"state growth, keys a position", traits.state_growth}}, state_growth},
       {{{"causality: bits", 0}, {"causality: gradients", 0}}, causality},
       {{{"padding = quadratic", 1e-9}, {"padding = cut", 1e-9}}, padding},
       {{{"padding: bits", 0}, {"padding: gradients", 0}}, padded_values},
@@ -40,7 +40,7 @@ std::vector<Measurement> measurements(const Subject& subject) {
   // A GPU does groups of chunks at once (cuda/chunk_sweep.h): what it keeps is constant from
   // longer lengths on.
   if (context().device.kind == DeviceKind::cpu)
-    all.push_back({{{"memory, scalars a position", state_grows ? 8.0 + 2 * 64 : 8.0}}, memory});
+    all.push_back({{{"memory, scalars a position", traits.saved_scalars}}, memory});
   if (!subject.options.quick)  // the last: sums that cancel, 1e-5 to 1.5e-4 by a product's order
     all.push_back({{{"outputs, long, float", 1e-4},
                     {"gradients, long, float", 1e-5},

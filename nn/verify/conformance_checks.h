@@ -43,7 +43,7 @@ struct Subject {
   // The masks that the attention takes.
   std::vector<std::pair<AttentionMask, std::string>> masks(const Tensor& valid = {}) const {
     std::vector<std::pair<AttentionMask, std::string>> result = {{{true, valid}, "causal"}};
-    if (!kind->causal_only()) result.push_back({{false, valid}, "not causal"});
+    if (!kind->traits().causal_only) result.push_back({{false, valid}, "not causal"});
     return result;
   }
 
@@ -51,7 +51,7 @@ struct Subject {
   bool heads_differ() const { return !kind->parameters().empty() || !kind->buffers().empty(); }
   // Weights that nearly cancel in some rows of N(0,1) dominate every error; at a standard deviation
   // of 0.5 they do not.
-  double stddev() const { return kind->has_signed_weights() ? 0.5 : 1.0; }
+  double stddev() const { return kind->traits().signed_weights ? 0.5 : 1.0; }
 };
 
 // nn/verify/conformance_forms.cpp: the three forms agree, in float too; state and memory have the

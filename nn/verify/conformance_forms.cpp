@@ -103,7 +103,7 @@ std::vector<Worst> large_inputs(const Subject& subject) {
   for (const auto& [mask, direction] : subject.masks()) {
     const Outcome expected = run(*precise, &Attention::forward, in_dtype(x, DType::f64), mask);
     const Outcome found = run(*attention, &Attention::forward, x, mask);
-    if (attention->has_signed_weights()) {
+    if (attention->traits().signed_weights) {
       const auto [error, exempt] = error_of_sound_rows(*precise, x, mask, found.y, expected.y);
       outputs.take(error, fmt::format("{}, {} rows of {} cancel and are left out", direction,
                                       exempt, 2 * 257));
@@ -139,8 +139,9 @@ std::vector<Worst> memory(const Subject& subject) {
     const Sizes sizes{1, 1, length, 16, 16};
     Inputs x = draw(sizes, DType::f32);
     const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f32);
-    if (attention->gated())  // so that a run copies none
-      x.gate = gates_for(*attention, x.gate).reshape(x.gate.shape().with(-1, attention->gates()));
+    const int64_t gates = attention->gate().size;
+    if (gates > 0)  // so that a run copies none
+      x.gate = gates_for(*attention, x.gate).reshape(x.gate.shape().with(-1, gates));
     reset_memory_peak();
     const double before = static_cast<double>(memory_use().held);
     const Outcome o = run(*attention, &Attention::forward, x, {});

@@ -19,8 +19,9 @@ std::vector<Worst> differences(const Subject& subject) {
       leaves.push_back(leaf);
       names.push_back("d" + name);
     };
-    if (!attention->straight_through()) probe("k", in.k);  // else dk is not the gradient of k
-    if (attention->gated()) probe("gate", in.gate);
+    if (!attention->traits().straight_through)
+      probe("k", in.k);  // else dk is not the gradient of k
+    if (in.gate.defined()) probe("gate", in.gate);
     for (const Parameter& parameter : attention->parameters()) probe(parameter.name, parameter.var);
     for (const auto& [mask, direction] : subject.masks()) {
       const auto forward = [&, &mask = mask] { return attention->forward(in, mask); };
@@ -34,8 +35,8 @@ std::vector<Worst> differences(const Subject& subject) {
 }
 
 std::vector<Worst> long_gradient(const Subject& subject) {
-  const Sizes sizes{1, 1, subject.kind->state_grows() ? 4096 : 16384, 8,
-                    8};  // a quarter, where time is N^2
+  // A quarter, where time is N^2.
+  const Sizes sizes{1, 1, subject.kind->traits().state_growth > 0 ? 4096 : 16384, 8, 8};
   const Inputs x = draw(sizes, DType::f32, subject.stddev());
   const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f32),
                                    precise = subject.make_attention(sizes, DType::f64);

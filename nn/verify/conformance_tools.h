@@ -179,8 +179,9 @@ inline Tensor at_position(const Tensor& x, int64_t n) {
 
 // Gates [B,H,N,2], or as many as it has, as an attention takes them.
 inline Tensor gates_for(const Attention& attention, const Tensor& gate) {
-  const Shape shape = gate_shape(attention, {gate.size(0), gate.size(1), gate.size(2)});
-  if (attention.gates() == gate.size(3)) return gate.reshape(shape);
+  const GateSpec& spec = attention.gate();
+  const Shape shape = gate_shape(spec, {gate.size(0), gate.size(1), gate.size(2)});
+  if (spec.size == gate.size(3)) return gate.reshape(shape);
   const std::vector<double> both = gate.to_doubles();
   std::vector<double> values;
   for (size_t i = 0; i < both.size(); i += 2) values.push_back(both[i]);
@@ -189,7 +190,7 @@ inline Tensor gates_for(const Attention& attention, const Tensor& gate) {
 
 inline AttentionInputs inputs_for(const Attention& attention, const Inputs& x, bool gradients) {
   AttentionInputs in{Var(x.q, gradients), Var(x.k, gradients), Var(x.v, gradients), Var()};
-  if (attention.gated()) in.gate = Var(gates_for(attention, x.gate), gradients);
+  if (attention.gate().size > 0) in.gate = Var(gates_for(attention, x.gate), gradients);
   return in;
 }
 
@@ -208,7 +209,7 @@ inline Outcome run(const Attention& attention, Method method, const Inputs& x,
   backward(y, x.dy);
   Outcome outcome{y.value(), in.q.grad(), in.k.grad(), in.v.grad()};
   if (in.gate.defined())
-    outcome.dgate = in.gate.grad().reshape(x.gate.shape().with(-1, attention.gates()));
+    outcome.dgate = in.gate.grad().reshape(x.gate.shape().with(-1, attention.gate().size));
   for (const Parameter& parameter : attention.parameters())
     outcome.dparameters.push_back(parameter.var.grad());
   return outcome;

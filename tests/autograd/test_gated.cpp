@@ -343,11 +343,12 @@ TEST(Gated, GradientsOfLogitsInFloat) {
 TEST(Gated, InitialGates) {
   AttentionOptions options;
   options.settings["rule"] = "gated";
+  options.heads = 9;
   const auto attention = make_attention(options);
-  EXPECT_TRUE(attention->gated());
-  EXPECT_TRUE(attention->causal_only());
+  EXPECT_EQ(attention->gate().size, 1);
+  EXPECT_TRUE(attention->traits().causal_only);
   for (int64_t head = 0; head < 9; ++head) {
-    const double g = 1 / (1 + std::exp(-attention->initial_gate_bias(head, 0)));
+    const double g = 1 / (1 + std::exp(-attention->gate().initial_bias[static_cast<size_t>(head)]));
     EXPECT_NEAR(1 / (1 - g), std::exp2(static_cast<double>(std::min<int64_t>(head, 6) + 1)), 0.01)
         << head;
   }

@@ -279,7 +279,7 @@ TEST(LinearAttentionNumerics, LargeInputs) {
     options.dtype = DType::f32;
     const auto attention = make_attention(options);
     for (const bool causal : {true, false}) {
-      if (!causal && attention->causal_only()) continue;
+      if (!causal && attention->traits().causal_only) continue;
       const Outcome expected = run(*precise, &Attention::quadratic, wide, {causal, {}});
       const Outcome found = run(*attention, &Attention::forward, x, {causal, {}});
       EXPECT_LE(relative_error(found.y, expected.y), 1e-3) << name << causal;

@@ -85,7 +85,7 @@ TEST(BenchCount, MatchesTheRecurrentForm) {
     AttentionOptions options = options_of(attention, DType::f32);
     options.settings["feature"] = feature;
     if (options.name == "linear") options.settings["rule"] = rule;
-    return make_attention(options)->recurrent_flops().value().training;
+    return make_attention(options)->flops(100).training;
   };
   EXPECT_EQ(both("linear", "elu", "sum"), 14 * 8 * 5);
   EXPECT_EQ(both("linear", "square", "sum"), 14 * 64 * 5);
@@ -93,9 +93,10 @@ TEST(BenchCount, MatchesTheRecurrentForm) {
   EXPECT_EQ(both("linear", "elu", "delta"), 22 * 8 * 5);
   EXPECT_EQ(both("performer", "positive", "sum"), 14 * 16 * 5);
   EXPECT_EQ(both("performer", "hyperbolic", "sum"), 14 * 32 * 5);
-  EXPECT_EQ(make_attention(options_of("linear", DType::f32))->recurrent_flops()->forward,
-            4 * 8 * 5);
-  EXPECT_FALSE(make_attention(options_of("softmax", DType::f32))->recurrent_flops().has_value());
+  EXPECT_EQ(make_attention(options_of("linear", DType::f32))->flops(100).forward, 4 * 8 * 5);
+  const AttentionFlops softmax = make_attention(options_of("softmax", DType::f32))->flops(99);
+  EXPECT_EQ(softmax.forward, 50 * 2 * (8 + 5));
+  EXPECT_EQ(softmax.training, 50 * (2 * (8 + 5) + 2 * (3 * 8 + 2 * 5)));
 }
 
 class Bench : public ProgramTest {
@@ -289,7 +290,8 @@ TEST_F(Bench, AttentionCountsItsWork) {
   positive(lines[0], {"forward_gflops", "gflops", "fraction_of_sgemm"});
   EXPECT_NEAR(lines[0]["gflops"].get<double>(),
               14.0 * 64 * 64 * 4 * 64 / lines[0]["forward_backward_s"].get<double>() / 1e9, 1e-6);
-  EXPECT_TRUE(lines[1]["gflops"].is_null() && lines[1]["fraction_of_sgemm"].is_null());
+  EXPECT_NEAR(lines[1]["gflops"].get<double>(),
+              7.0 * 65 * 64 * 4 * 64 / lines[1]["forward_backward_s"].get<double>() / 1e9, 1e-6);
 }
 
 }  // namespace

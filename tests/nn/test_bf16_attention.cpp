@@ -40,9 +40,10 @@ AttentionResults results_of(const AttentionOptions& options, int64_t length, boo
   for (uint32_t stream_id = 1; stream_id < 4; ++stream_id)
     leaves.emplace_back(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32), true);
   AttentionInputs in{leaves[0], leaves[1], leaves[2], Var()};
-  if (attention->gated())
+  if (attention->gate().size > 0)
     in.gate = leaves.emplace_back(
-        Tensor::full(gate_shape(*attention, {2, options.heads, length}), DType::f32, 0.9), true);
+        Tensor::full(gate_shape(attention->gate(), {2, options.heads, length}), DType::f32, 0.9),
+        true);
   context().products = products;
   set_threads(threads);
   const Var y = attention->forward(in, {causal, {}});
@@ -70,7 +71,7 @@ std::vector<AttentionOptions> rounded_attentions() {
     for (AttentionOptions variant : entry.variant_options()) {
       variant.heads = 2;
       variant.key_size = variant.value_size = 64;
-      if (make_attention(variant)->has_signed_weights()) continue;  // sums that cancel
+      if (make_attention(variant)->traits().signed_weights) continue;  // sums that cancel
       all.push_back(variant);
     }
   return all;
@@ -81,7 +82,7 @@ std::vector<AttentionOptions> rounded_attentions() {
 TEST_F(Bf16Attention, OutputsAndGradientsAreNearThoseOfFloat) {
   for (const AttentionOptions& options : rounded_attentions())
     for (const bool causal : {true, false}) {
-      if (!causal && make_attention(options)->causal_only()) continue;
+      if (!causal && make_attention(options)->traits().causal_only) continue;
       const AttentionResults exact = results_of(options, 200, causal, FloatProducts::exact),
                              rounded = results_of(options, 200, causal, FloatProducts::rounded);
       const std::string name = label_of(options);
@@ -133,8 +134,8 @@ TEST_F(Bf16Attention, TheForwardPassTakesTheSavedInputs) {
                           const Tensor& v0) {
       context().products = products;
       AttentionInputs in{Var(q0, true), Var(k0, true), Var(v0, true), Var()};
-      if (attention->gated())
-        in.gate = Var(Tensor::full(gate_shape(*attention, {3, 2, 70}), DType::f32, 0.9));
+      if (attention->gate().size > 0)
+        in.gate = Var(Tensor::full(gate_shape(attention->gate(), {3, 2, 70}), DType::f32, 0.9));
       return attention->forward(in, {true, {}}).value().to_doubles();
     };
     const auto exact =
@@ -208,7 +209,7 @@ TEST_F(Bf16Attention, OmegaIsOfBf16Numbers) {
     const Tensor omega = attention->buffers().front().tensor;
     const std::vector<double> first = omega.to_doubles();
     EXPECT_EQ(first, rounded_to_bf16(omega).to_doubles());
-    attention->before_step(1, 10);
+    attention->hooks()->before_step(1, 10);
     EXPECT_NE(omega.to_doubles(), first);
     EXPECT_EQ(omega.to_doubles(), rounded_to_bf16(omega).to_doubles());
     ops::copy_into(random_tensor(omega.shape(), 9, 1.0, 0.0, DType::f32), omega);
@@ -237,7 +238,7 @@ TEST_F(Bf16Attention, RowsOfOnesStayOnes) {
       return Var(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32));
     };
     const std::unique_ptr<Attention> attention = make_attention(options);
-    if (attention->gated()) continue;  // a gate's rule need not have weights that sum to 1
+    if (attention->gate().size > 0) continue;  // a gate's rule need not have weights that sum to 1
     const Var ones(Tensor::full(shape, DType::f32, 1.0));
     for (const double y :
          attention->forward({normal(1), normal(2), ones, Var()}, {true, {}}).value().to_doubles())
@@ -257,9 +258,9 @@ std::vector<AttentionOptions> all_attentions() {
 // deviation 8 make a few weights count. Gates, and squares in their denominators, sum terms that
 // cancel. Weights of both signs cancel, too: of float's digits they take two, and of bf16's as many.
 double bound_of(const std::string& check, const Attention& attention) {
-  const bool cancels = attention.has_signed_weights();
+  const bool cancels = attention.traits().signed_weights;
   if (check == "outputs, float" || check == "step = outputs, float") return cancels ? 0.3 : 0.01;
-  if (check == "gradients, float") return cancels || attention.gated() ? 0.1 : 0.06;
+  if (check == "gradients, float") return cancels || attention.gate().size > 0 ? 0.1 : 0.06;
   return check == "large inputs, float" ? 0.02 : 0;
 }
 
@@ -293,7 +294,7 @@ TEST_P(Bf16Conformance, EveryCheckOfFloatPasses) {
          check_attention(GetParam(), {true, first, make_attention, takes_rounded(options)})) {
       ++count;
       // weights of 8 x 8 x N(0, 1) that cancel have no digits left
-      if (check.name == "large inputs, float" && attention->has_signed_weights()) continue;
+      if (check.name == "large inputs, float" && attention->traits().signed_weights) continue;
       const bool same = check.name == "gradients, float" ? same_gradients : same_outputs;
       EXPECT_LE(check.measured, same ? check.bound : bound_of(check.name, *attention))
           << check.name << " at " << check.detail;

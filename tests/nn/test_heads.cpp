@@ -23,7 +23,7 @@ void each_packed(const Body& body) {
       options.key_size = options.value_size = kSize;
       options.dtype = DType::f64;
       const std::unique_ptr<Attention> attention = make_attention(options);
-      if (!attention->takes_packed()) continue;
+      if (!attention->traits().packed_qkv) continue;
       ++found;
       SCOPED_TRACE(label_of(options));
       body(*attention);
@@ -32,7 +32,7 @@ void each_packed(const Body& body) {
 }
 
 Var gate_of(const Attention& attention) {
-  if (!attention.gated()) return {};
+  if (attention.gate().size == 0) return {};
   return Var(ops::pointwise(Pointwise::sigmoid, random_tensor({kBatch, kHeads, kRows}, 5)), true);
 }
 
@@ -57,7 +57,7 @@ TEST(PackedHeads, ForwardAndGradients) {
       backward(y1, seed);
       backward(y3, seed);
       EXPECT_LE(relative_error(one.grad(), apart.grad()), 1e-11);
-      if (attention.gated()) {
+      if (attention.gate().size > 0) {
         EXPECT_LE(relative_error(gate1.grad(), gate3.grad()), 1e-11);
       }
       for (const Parameter& parameter : attention.parameters()) Var(parameter.var).clear_grad();
@@ -72,7 +72,7 @@ TEST(PackedHeads, Steps) {
                of_three = attention.start(kBatch, DType::f64);
     for (int64_t n = 0; n < kRows; ++n) {
       AttentionInputs one, three;
-      if (attention.gated())
+      if (attention.gate().size > 0)
         one.gate = three.gate = Var(Tensor::full({kBatch, kHeads, 1}, DType::f64, 0.25));
       one.qkv = Var(packed.select(n).reshape({kBatch, 1, 3 * kHeads * kSize}));
       one.heads = kHeads;

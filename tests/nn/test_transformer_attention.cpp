@@ -227,5 +227,30 @@ TEST(TransformerAttention, EvaluationLeavesTheCodebookAlone) {
     EXPECT_EQ(model.buffers()[i].tensor.to_doubles(), before[i]);
 }
 
+// An attention that sees every position at once.
+class NotCausal final : public Attention {
+ public:
+  NotCausal() : Attention({.not_causal = "it mixes the sequence by one product"}) {}
+  Var forward(const AttentionInputs& in, const AttentionMask&) const override { return in.v; }
+  Var quadratic(const AttentionInputs& in, const AttentionMask&) const override { return in.v; }
+  std::unique_ptr<AttentionState> start(int64_t, DType) const override { return nullptr; }
+  Tensor step(AttentionState&, const AttentionInputs&) const override { return {}; }
+  AttentionFlops flops(int64_t) const override { return {}; }
+};
+
+TEST(TransformerAttention, NeedsACausalForm) {
+  register_attention({.name = "not-causal",
+                      .make = [](const AttentionOptions&) { return std::make_unique<NotCausal>(); },
+                      .variants = {}});
+  try {
+    const Transformer model(model_with("not-causal"));
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_STREQ(error.what(),
+                 "`attention` not-causal has no causal form: it mixes the sequence by one product");
+  }
+}
+
 }  // namespace
 }  // namespace linea

@@ -28,10 +28,14 @@ Tensor codebook_of(const Attention& attention) {
   return attention.parameters().at(0).var.value();
 }
 
-std::map<std::string, double> statistics_of(const Attention& attention) {
+std::map<std::string, double> statistics_of(Attention& attention) {
   std::map<std::string, double> result;
-  for (const auto& [name, value] : attention.statistics()) result[name] = value;
+  for (const auto& [name, value] : attention.hooks()->statistics()) result[name] = value;
   return result;
+}
+
+Var auxiliary_loss(Attention& attention, const Var& keys) {
+  return attention.hooks()->auxiliary_loss({{}, keys, {}, {}});
 }
 
 // The nearest code of each key [B,H,N,D], and that code itself.
@@ -118,13 +122,13 @@ TEST(Vq, ASkippedStepLeavesNoTrace) {
   for (uint32_t step = 0; step < 3; ++step) {
     const Var keys(random_tensor({2, 2, 50, 4}, 900 + step));
     for (const auto& attention : {straight.get(), disturbed.get()}) {
-      attention->before_step(step, 100);
+      attention->hooks()->before_step(step, 100);
       if (attention == disturbed.get()) {
-        attention->auxiliary_loss(Var(Tensor::full({2, 2, 50, 4}, DType::f64, std::nan(""))));
-        attention->skip_step();
+        auxiliary_loss(*attention, Var(Tensor::full({2, 2, 50, 4}, DType::f64, std::nan(""))));
+        attention->hooks()->skip_step();
       }
-      attention->auxiliary_loss(keys);
-      attention->after_step();
+      auxiliary_loss(*attention, keys);
+      attention->hooks()->after_step();
     }
     EXPECT_EQ(codebook_of(*straight).to_doubles(), codebook_of(*disturbed).to_doubles());
   }
@@ -137,7 +141,7 @@ TEST(Vq, CodesAreMovingAveragesOfTheirKeys) {
   const auto attention = make_attention(vq(3, 2, 4));
   std::vector<double> counts(H * F), sums(H * F * D);
   for (uint32_t step = 0; step < 4; ++step) {
-    attention->before_step(step, 100);
+    attention->hooks()->before_step(step, 100);
     const Tensor before = codebook_of(*attention).clone();
     std::vector<double> fresh_counts(H * F), fresh_sums(H * F * D);
     for (uint32_t batch = 0; batch < 2; ++batch) {  // two batches a step
@@ -149,9 +153,9 @@ TEST(Vq, CodesAreMovingAveragesOfTheirKeys) {
         fresh_counts[code] += 1;
         for (size_t d = 0; d < D; ++d) fresh_sums[code * D + d] += keys[row * D + d];
       }
-      attention->auxiliary_loss(Var(k));
+      auxiliary_loss(*attention, Var(k));
     }
-    attention->after_step();
+    attention->hooks()->after_step();
     for (size_t i = 0; i < counts.size(); ++i)
       counts[i] = step == 0 ? fresh_counts[i] : 0.95 * counts[i] + 0.05 * fresh_counts[i];
     for (size_t i = 0; i < sums.size(); ++i)
@@ -174,10 +178,10 @@ TEST(Vq, CodesFollowTheKeys) {
     const double moved = step < 5 ? 0 : 1;
     std::vector<double> keys = random_tensor({1, 2, 40, 2}, 1000 + step, 0.1).to_doubles();
     for (size_t i = 0; i < keys.size(); ++i) keys[i] += places[i / 2 % 4][i % 2] + moved;
-    attention->before_step(step, 500);
-    attention->auxiliary_loss(
-        Var(Tensor::from(std::vector<float>(keys.begin(), keys.end()), {1, 2, 40, 2})));
-    attention->after_step();
+    attention->hooks()->before_step(step, 500);
+    auxiliary_loss(*attention,
+                   Var(Tensor::from(std::vector<float>(keys.begin(), keys.end()), {1, 2, 40, 2})));
+    attention->hooks()->after_step();
     if (step != 4 && step != 499) continue;
     const std::vector<double> codes = codebook_of(*attention).to_doubles();
     for (size_t i = 0; i < 16; ++i)
@@ -194,9 +198,9 @@ TEST(Vq, AnUnusedCodeIsReset) {
     for (size_t d = 0; d < 3; ++d) codes[(4 + 2) * 3 + d] = 1000;  // code 2 of head 1
     write_values(codes, codebook_of(*attention));
     const Tensor k = random_tensor({2, 2, 300, 3}, 61, 1.0, 0.0, DType::f32);
-    attention->before_step(0, 10);
-    attention->auxiliary_loss(Var(k));
-    attention->after_step();
+    attention->hooks()->before_step(0, 10);
+    auxiliary_loss(*attention, Var(k));
+    attention->hooks()->after_step();
     const std::vector<double> found = codebook_of(*attention).to_doubles(), keys = k.to_doubles();
     double min = 1e9;
     for (size_t row = 0; row < keys.size() / 3; ++row) {
@@ -244,7 +248,7 @@ TEST(Vq, AuxiliaryLoss) {
       dcodes[(i / 80 % 3 * 5 + coded.code[i / 4]) * 4 + i % 4] -= 2 * away / rows * 1.7;
     }
     const Var leaf(k, true);
-    const Var loss = attention->auxiliary_loss(leaf);
+    const Var loss = auxiliary_loss(*attention, leaf);
     EXPECT_EQ(loss.shape(), (Shape{1}));
     EXPECT_NEAR(loss.value().item(), (learns ? 1.3 : 0.3) * squares, 1e-12);
     backward(scale(loss, 1.7));
@@ -259,9 +263,9 @@ TEST(Vq, AuxiliaryLoss) {
 TEST(Vq, UsageAndEntropy) {
   const auto attention = make_attention(vq(4, 2, 1));
   write_values({-3, -1, 1, 3, -3, -1, 1, 3}, codebook_of(*attention));
-  attention->auxiliary_loss(
-      Var(Tensor::from(std::vector<double>{-3, -3, 1, 1, 3, 3.2, 2.9, 3}, {1, 2, 4, 1})));
-  attention->after_step();
+  auxiliary_loss(*attention, Var(Tensor::from(std::vector<double>{-3, -3, 1, 1, 3, 3.2, 2.9, 3},
+                                              {1, 2, 4, 1})));
+  attention->hooks()->after_step();
   const std::map<std::string, double> statistics = statistics_of(*attention);
   EXPECT_NEAR(statistics.at("vq_usage"), 3.0 / 8, 1e-12);
   EXPECT_NEAR(statistics.at("vq_entropy"), std::log(2.0) / 2, 1e-12);
@@ -273,7 +277,7 @@ TEST(Vq, EvaluationChangesNothing) {
   const Inputs x = draw({1, 2, 30, 3, 5}, DType::f64);
   run(*attention, &Attention::forward, x, {});
   run(*attention, &Attention::quadratic, x, {});
-  attention->after_step();
+  attention->hooks()->after_step();
   EXPECT_EQ(codebook_of(*attention).to_doubles(), codes);
 }
 

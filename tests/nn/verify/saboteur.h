@@ -16,7 +16,11 @@ namespace linea::sabotage {
 // A right attention whose methods saboteurs replace one at a time.
 class Saboteur : public Attention {
  public:
-  explicit Saboteur(const AttentionOptions& options) : right_(make_attention(options)) {}
+  explicit Saboteur(const AttentionOptions& options) : right_(make_attention(options)) {
+    traits_ = right_->traits();
+    gate_ = right_->gate();
+  }
+  AttentionFlops flops(int64_t length) const override { return right_->flops(length); }
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     return right_->forward(in, mask);
   }
@@ -29,10 +33,6 @@ class Saboteur : public Attention {
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     return right_->step(state, in);
   }
-  int64_t gates() const override { return right_->gates(); }
-  bool straight_through() const override { return right_->straight_through(); }
-  bool causal_only() const override { return right_->causal_only(); }
-  bool has_signed_weights() const override { return right_->has_signed_weights(); }
   std::vector<Buffer> buffers() const override { return right_->buffers(); }
   Parameters parameters() const override { return right_->parameters(); }
 

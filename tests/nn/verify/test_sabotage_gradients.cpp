@@ -116,6 +116,7 @@ class TrainedMap : public Attention {
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     return naive::quadratic(naive::Rule::sum, map_, in, mask);
   }
+  AttentionFlops flops(int64_t length) const override { return (void)length, AttentionFlops{}; }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     return std::make_unique<LinearState>(*map_, batch, options_.heads, options_.key_size,
                                          options_.value_size, dtype, false);
