@@ -1,4 +1,4 @@
-// What `linea bench` measures: each takes plain options and prints its results.
+// Benches of `linea bench`: each takes plain options and prints its results.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a gradient of causal linear attention has to keep, by four ways to get it. The first three
+// Memory of the gradient of causal linear attention, by four ways to compute it. The first three
 // are written from the formulas on the tape, to be read and compared with linear_attention
 // (autograd/linear_attention.h), which is the fourth.
 //

@@ -22,7 +22,7 @@ CLI::App& add_command(CLI::App& parent, const std::string& name, const std::stri
                       const std::string& footer = "");
 // Without one of its own commands it is an error.
 void require_command(CLI::App& command);
-// What runs once all flags are read.
+// Sets the action that runs once all flags are read.
 void set_action(CLI::App& command, const std::function<void()>& action);
 
 enum class OptionKind {

@@ -56,8 +56,8 @@ class Optimizer {
   double gradient_norm() const;
   double loss() const;
 
-  // What resuming needs: "mean.NAME" and "square.NAME" tensors, or "momentum.NAME" of matrices that
-  // Muon trains, and the count of updates.
+  // The state that resuming needs: "mean.NAME" and "square.NAME" tensors, or "momentum.NAME" of
+  // matrices that Muon trains, and the count of updates.
   using Moment = NamedTensor;
   std::vector<Moment> moments() const;
   int64_t updates() const { return updates_; }

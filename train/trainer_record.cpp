@@ -1,4 +1,4 @@
-// What a training run records: steps, skipped updates, validation and samples.
+// Records of a training run: steps, skipped updates, validation and samples.
 #include <algorithm>
 #include <cmath>
 

@@ -140,7 +140,7 @@ std::string inflate(const Archive& archive, const Entry& entry, std::string_view
   return bytes;
 }
 
-// What systems add to archives: folders, and the notes of macOS and Windows on files.
+// Entries that systems add to archives: folders, and the notes of macOS and Windows on files.
 bool is_added_by_systems(const std::string& name) {
   const std::string file = name.substr(name.rfind('/') + 1);
   return file.empty() || name.starts_with("__MACOSX/") || file.starts_with("._") ||

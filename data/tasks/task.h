@@ -33,7 +33,7 @@ struct TaskOptions {
   std::string vocabulary{};  // Task::serialized_vocabulary(); empty to build it from the data
 };
 
-// What a model and a sampler need to know of a task, without its data.
+// Facts of a task that models and samplers need, without its data.
 struct TaskShape {
   int64_t vocab_size = 0;  // tokens that can be predicted
   // vocab_size plus the start token, or one token for each class and one for none (no_class).
@@ -74,11 +74,11 @@ class Task {
   // completely.
   virtual std::string fingerprint() const { return ""; }
 
-  // What TaskOptions::vocabulary takes, so that a checkpoint can be used without data: the tokens
+  // The text for TaskOptions::vocabulary, so that a checkpoint can be used without data: the tokens
   // of a text, the names of the classes of images from a folder. Empty for other tasks.
   virtual std::string serialized_vocabulary() const { return ""; }
 
-  // What the user should hear of the data, such as files that were left out.
+  // Notes on the data for the user, such as files that were left out.
   virtual std::vector<std::string> notes() const { return {}; }
 
  protected:

@@ -84,7 +84,7 @@ const PackedKernel* bf16_fma();
 std::vector<const PackedKernel*> bf16_kernels();
 const PackedKernel* bf16_kernel();
 
-// What a layer computes besides its product, while the rows are in cache. Either may be empty.
+// Work of a layer besides its product, while the rows are in cache. Either may be empty.
 struct PackedLayer {
   // Writes `count` rows of A [rows,inner], from `row` on, to `to`: the product takes those. They are
   // followed by space for 2 numbers a row.
