@@ -36,7 +36,7 @@ class FeatureMap {
   virtual int64_t features(int64_t key_size) const = 0;
   virtual FeatureKind kind() const { return FeatureKind::values; }
   virtual bool weighs_keys() const { return false; }  // gives Features::weight
-  // The same map computed inside the attention kernels, where they have it.
+  // This map inside the attention kernels, where they have it.
   virtual KernelFeature in_kernel() const { return KernelFeature::given; }
   // Whether a bf16 run may round the rows x of all passes (saved_dtype()).
   virtual bool takes_rounded() const { return in_kernel() != KernelFeature::given; }

@@ -25,7 +25,7 @@ struct GradcheckResult {
 // element is below 1e-3 is relative to 1e-3.
 GradcheckResult gradcheck(const Function& f, const std::vector<Tensor>& inputs,
                           uint32_t stream_id = 999);
-// The same of f(), which reads these leaves; worst_input is an index of `leaves`.
+// Checks f(), which reads these leaves, in the same way; worst_input is an index of `leaves`.
 GradcheckResult gradcheck_leaves(const std::function<Var()>& f, std::vector<Var> leaves,
                                  uint32_t stream_id = 999);
 

@@ -20,9 +20,10 @@ struct LinearAttentionOptions {
   int64_t chunk = 0;    // rows a matrix product; 0: chosen
 };
 
-// Where tensor ops make the features, a CPU's thread computes a tile by itself, if there are enough.
-// Else all threads compute a tile, which holds as much for each. The gradients of a map's parameters
-// are summed tile by tile: there the cut, and so the bits, must not depend on the number of threads.
+// If tensor ops compute the features and there are enough tiles, each CPU thread computes whole
+// tiles. Else all threads compute a tile, which holds as much for each. The gradients of a map's
+// parameters are summed tile by tile: the cut, and so the bits, must not depend on the number of
+// threads.
 inline constexpr int64_t kFixedCut = 4;
 
 // Some batch heads at some positions: all of a tile, or one of its segments.
@@ -112,9 +113,9 @@ struct Plan {
     return {x.data<E>() + (segment.first_bh * length + segment.first) * width, length * width};
   }
 
-  // The same, contiguous [BH, segment, width]: x itself where it is, else a copy. Keys have zeros in
-  // the padding, which may hold anything: no NaN reaches the features or the gradients of a map's
-  // parameters.
+  // A segment of x, contiguous [BH, segment, width]: x itself where it is, else a copy. Keys have
+  // zeros in the padding, which may hold anything: no NaN reaches the features or the gradients of
+  // a map's parameters.
   Tensor gather(const HeadTensor& x, Side side, const Tile& segment) const {
     const bool clears = side == Side::key && options_.valid.defined();
     if (segment.length == length && x.contiguous() && !clears)

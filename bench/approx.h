@@ -28,7 +28,8 @@ struct Options {
   bool json = false;
 };
 
-// What F counts: R rows of omega make as many positive features, and two each of the other kinds.
+// F is the number of features: R rows of omega make as many positive features, and two each of the
+// other kinds.
 //
 //   u = omega x^, w = |x^|^2 / 2 = |x|^2 / (2 sqrt D), without the factor that cancels in B:
 //   positive    phi = exp(u - w)

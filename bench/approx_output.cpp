@@ -51,7 +51,7 @@ Chart error_chart(const Options& options, const std::vector<Estimate>& estimates
   chart.y = {fmt::format("mean squared error, median of {} draws", options.draws), true};
   for (const Estimate& estimate : estimates) {
     const std::string name = estimate.feature + ", " + estimate.projection;
-    if (chart.series.empty() || chart.series.back().name != name)  // estimates stand in order
+    if (chart.series.empty() || chart.series.back().name != name)  // estimates are in order
       chart.series.push_back(
           {name, {}, {}, static_cast<int>(estimate.kind), static_cast<int>(estimate.sampled_as)});
     chart.series.back().x.push_back(static_cast<double>(estimate.features));

@@ -52,8 +52,8 @@ TaskShape shape_of(const ModelPreset& preset) {
   return shape;
 }
 
-// Of a preset of `linea train`, without its data: a text has all bytes as tokens, or 65 characters as
-// Tiny Shakespeare has.
+// The shape of a preset of `linea train`, without its data: a text has all bytes as tokens, or 65
+// characters as Tiny Shakespeare has.
 TaskShape shape_of(const RunConfig& config) {
   std::string vocabulary;
   if (find_task(config.task).has_vocabulary) {

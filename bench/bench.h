@@ -1,6 +1,5 @@
-// What the benches share: how time and bytes are measured, the rate of this machine's BLAS that
-// every speed stands beside, the work that an attention is counted as, and the models that are
-// measured.
+// Shared by the benches: measuring time and bytes, the rate of this machine's BLAS, with which
+// every speed is compared, the FLOPs of an attention, and the measured models.
 #pragma once
 
 #include <functional>
@@ -19,7 +18,7 @@ double extra_bytes(const std::function<void()>& work);
 // The most memory that this process has held, as the system counts it.
 double peak_rss_bytes();
 
-// What every bench begins with.
+// The machine that a bench describes first.
 struct Machine {
   BlasInfo blas;
   int threads;

@@ -1,4 +1,4 @@
-// What `linea bench` measures: each takes plain options and prints its results.
+// Benches of `linea bench`: each takes plain options and prints its results.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,7 @@ void run(TrainBench options);
 void run(SampleBench options);
 void run(MemoryBench options);
 
-// Of models that can be trained, or sampled: those that read pairs only train.
+// Names of models that can be trained, or sampled: those that read pairs only train.
 std::vector<std::string> model_preset_names(bool trains);
 // Whether a general setting changes a measured model.
 bool changes_model(const GeneralSetting& general, bool trains);

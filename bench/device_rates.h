@@ -22,7 +22,7 @@ double read_rate(double bytes);
 // device records.
 double launch_seconds();
 
-// What `linea info` says of a CUDA device, which this thread is brought to: its rates, a line each.
+// Rates of a CUDA device for `linea info`, a line each; makes it the device of this thread.
 std::vector<std::string> rates_of_cuda();
 
 }  // namespace linea

@@ -136,7 +136,7 @@ Var position_by_position(const Phi& phi, const Var& q, const Var& k, const Var& 
   return divided(stack(rows_of_y));
 }
 
-// Of a chunk's rows Q, K, V, with S the state before it, undefined where it is 0:
+// With a chunk's rows Q, K, V, and S the state before it, undefined where it is 0:
 //   [Y d, d] = lower(phi(Q) phi(K)^T) [V, 1] + phi(Q) S        state after: S + phi(K)^T [V, 1]
 Var chunk_by_chunk(const Phi& phi, const Var& q, const Var& k, const Var& v, Var& S) {
   std::vector<Var> rows_of_y;

@@ -1,4 +1,4 @@
-// What a gradient of causal linear attention has to keep, by four ways to get it. The first three
+// Memory of the gradient of causal linear attention, by four ways to compute it. The first three
 // are written from the formulas on the tape, to be read and compared with linear_attention
 // (autograd/linear_attention.h), which is the fourth.
 //
@@ -15,7 +15,7 @@
 namespace linea::memory_comparison {
 
 enum class Way {
-  all_states,    // the recurrence as it stands, on the tape: the state of every position
+  all_states,    // the recurrence itself, on the tape: the state of every position
   chunk_states,  // matrices inside a chunk, on the tape: the state of every chunk, and C x C
                  // weights in it
   segments,      // the states between segments; inside one, values are recomputed, then on the tape
@@ -25,7 +25,7 @@ const std::vector<Way>& ways();
 // "naive autograd (every state saved)"
 std::string name_of(Way way);
 
-// One sequence. x [N,H,D], position by position; the engine's are [1,H,N,D].
+// One sequence. x [N,H,D], position by position; linear_attention takes [1,H,N,D].
 struct Inputs {
   Tensor q, k, v, dy;
   Inputs heads_first() const;
@@ -35,8 +35,8 @@ struct Results {
   Results heads_first() const;
 };
 
-// linear with elu, or performer with positive features; heads and sizes in the options. The engine
-// takes its inputs heads_first(), and gives results so.
+// linear with elu, or performer with positive features; heads and sizes in the options.
+// linear_attention takes its inputs heads_first(), and gives results so.
 Results compute(Way way, const AttentionOptions& options, const Inputs& in);
 
 // Bytes of states that this way keeps of N positions, to be looked at before it is tried.

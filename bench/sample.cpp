@@ -24,8 +24,8 @@ struct Sampled {
   std::string not_captured{};             // why a GPU was asked for each launch by itself
 };
 
-// Of the parameters that a token passes: of a table it reads one row, but for one that is the head
-// too.
+// Bytes of weights read per token; of an embedding table one row, unless it is tied to the output
+// head.
 double weight_bytes(const Model& model) {
   double bytes = 0;
   for (const auto& [name, var, optional, matrices] : model.parameters()) {
@@ -39,8 +39,8 @@ double weight_bytes(const Model& model) {
   return bytes;
 }
 
-// Of a sequence before its first position: all, and the rows that convolutions keep, which are apart
-// from the states of the attentions.
+// Bytes of a sequence's state before its first position: all, and the rows that convolutions save,
+// which are not part of the states of attentions.
 struct StateBytes {
   size_t all, rows;
 };

@@ -71,7 +71,7 @@ void InputFile::warn_of_unused(const std::string& label) const {
                fmt::join(names, ", "));
 }
 
-// What is read first says what all have to be.
+// All tensors must have the dtype of the first one.
 void InputFile::check_dtype(const SafetensorsEntry& entry) {
   if (entry.dtype != "F32" && entry.dtype != "F64")
     fail(ErrorKind::input, "{}: {} is {}; all tensors must be F32, or all F64", path_, entry.name,

@@ -29,7 +29,7 @@ struct Needs {
   GateSpec gate;
 };
 
-// Where element `index` of a tensor of this shape stands: "[0,2,1]".
+// The index of element `index` of a tensor of this shape: "[0,2,1]".
 std::string position_text(const Shape& shape, int64_t index);
 
 struct Element {

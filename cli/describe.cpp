@@ -7,7 +7,7 @@
 namespace linea {
 namespace {
 
-// What to offer for a flag or an argument that has no choices. A name means the same in every
+// Completions of a flag or an argument that has no choices. A name means the same in every
 // command, but for the paths of --out.
 struct NamedOffer {
   const char* name;  // or "COMMAND NAME"

@@ -11,7 +11,7 @@ class App;
 
 namespace linea {
 
-// What a shell offers for a value.
+// Kind of completion that a shell offers for a value.
 enum class Offer { nothing, words, files, folders, runs };
 
 struct DescribedOption {

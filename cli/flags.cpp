@@ -63,7 +63,7 @@ struct WordOf<std::vector<T>> {
   using Type = T;
 };
 
-// Of the parameter that a flag sets: "key_size".
+// The parameter that a flag sets: "key_size".
 std::string key_of(const CLI::Option& option) {
   std::string key = option.get_single_name();
   std::replace(key.begin(), key.end(), '-', '_');

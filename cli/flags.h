@@ -1,6 +1,6 @@
 // The commands of the command line and their flags, as each command adds its own. CLI11 takes
 // seconds to compile in every file that includes it: of the commands none does. What a flag gets
-// wrong is an error of CLI11, which main.cpp reports.
+// wrong is an error of CLI11, which program.cpp reports.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ CLI::App& add_command(CLI::App& parent, const std::string& name, const std::stri
                       const std::string& footer = "");
 // Without one of its own commands it is an error.
 void require_command(CLI::App& command);
-// What runs once all flags are read.
+// Sets the action that runs once all flags are read.
 void set_action(CLI::App& command, const std::function<void()>& action);
 
 enum class OptionKind {
@@ -33,7 +33,7 @@ enum class OptionKind {
   repeatable        // a list, a word each time that the option is given
 };
 
-// `names` as "--batch" or "--batches,--batch"; without dashes, a word that stands by itself.
+// `names` as "--batch" or "--batches,--batch"; without dashes, a positional argument.
 // `value` lives as long as the command. T is int64_t, double or std::string, an optional int64_t,
 // or a vector of int64_t or std::string.
 template <typename T>

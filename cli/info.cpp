@@ -145,7 +145,7 @@ void show_classes(const std::vector<std::string>& names) {
   if (!names.empty()) print_field("classes", fmt::format("{}", fmt::join(classes, ", ")));
 }
 
-// What metrics.jsonl and the samples of a run hold, if anything.
+// Shows results in metrics.jsonl and the samples of a run, if there are any.
 void show_results(const RunHistory& history, const TaskShape& shape) {
   if (const MetricsLine* line = history.last("loss"))
     print_field(

@@ -110,7 +110,7 @@ void write_sheet(const std::string& path, const ImageSet& samples, const ImageSe
   write_png_grid(path, pixels, grid);
 }
 
-// Where the sheet goes that nobody named: the folder of the run, or of the file.
+// The sheet's place without --out: the folder of the run, or of the file.
 std::string sheet_in_run(const std::string& run) {
   std::error_code ignored;
   const fs::path path = fs::path(run) / "";

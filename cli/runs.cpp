@@ -50,7 +50,7 @@ Run read_run(const fs::path& folder, const std::string& name) {
   return run;
 }
 
-// What --json prints of a run; its keys are those of --sort.
+// A run as --json prints it; its keys are those of --sort.
 Json row_of(const Run& run) {
   const MetricsLine* best = run.history.best_validation();
   return {{"run", run.name},

@@ -19,7 +19,7 @@ void check_sampling_flags(SamplingOptions& sampling, int64_t seed);
 // --weights, which weights_named (train/weights.h) reads.
 void add_weights_flag(CLI::App& command, std::string& weights);
 
-// Of --out. Error: ErrorKind::usage where the name has another extension than .png.
+// Checks --out. Error: ErrorKind::usage where the name has another extension than .png.
 void check_png_name(const std::string& out);
 // A name that no file has: STEM.png, STEM-2.png, ...
 std::string free_png_name(const std::string& stem);

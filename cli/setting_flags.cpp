@@ -37,7 +37,7 @@ std::string help_of(const Setting& setting) {
   return initial.empty() ? setting.help : fmt::format("{} (default {})", setting.help, initial);
 }
 
-// What the owners say; each for itself where they differ.
+// The help of all owners; one entry for each where they differ.
 std::string help_of(const std::vector<Owner>& owners) {
   const auto same = [&](const Owner& owner) {
     return help_of(owner.setting) == help_of(owners.front().setting) &&

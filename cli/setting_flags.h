@@ -1,7 +1,7 @@
 // Flags that follow from declared settings (tensor/settings.h). A key that several mechanisms
 // declare is one flag; its choices and default belong to each of them.
 //
-// What the user gives is kept as texts by key, in `given`, which lives as long as the command.
+// Values from the user are texts by key in `given`, which lives as long as the command.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-# What Linea stands on, all from the distribution's packages. A missing one is named with its package.
+# The libraries that Linea uses, all from the distribution's packages. A missing one is named with its package.
 
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(ZLIB REQUIRED)

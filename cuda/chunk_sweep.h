@@ -47,7 +47,7 @@ struct Parts {
   A *state, *key_sum, *scale;
 };
 
-// The order of the chunks, and the chunk whose sums nobody reads.
+// The order of the chunks, and the chunk whose sums are never read.
 struct Direction {
   bool backward;
   int64_t unneeded;
@@ -173,7 +173,7 @@ struct ScanScales {
   }
 };
 
-// The same for the sums: one element of rows of `width`, F of which per (batch, head). keep and
+// The scan of the sums: one element of rows of `width`, F of which per (batch, head). keep and
 // take may be null: 1.
 template <typename A>
 struct ScanSums {

@@ -50,7 +50,7 @@ struct RecurrentStep {
   PendingUpdates<T> pending;
   T* y;
 
-  // Of one (batch, head).
+  // Rows of one (batch, head).
   struct Rows {
     const T *q, *k, *v;
   };

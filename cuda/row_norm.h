@@ -20,7 +20,7 @@ template <typename A>
 struct RowNorm {
   A mean, scale;
 
-  // Of the row element(0), ..., element(C - 1).
+  // The norm of the row element(0), ..., element(C - 1).
   template <typename Team, typename Element>
   __device__ static RowNorm of(Team team, int64_t C, Element element) {
     const A mean = row_sum<A>(team, C, element) / static_cast<A>(C);

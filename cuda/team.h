@@ -74,7 +74,7 @@ void for_each_team(const Context& ctx, int64_t rows, int64_t columns, const Body
          dim3(kBlockThreads), 0, stream(ctx), rows, body);
 }
 
-// The same for elementwise bodies: body(r, c).
+// A body of for_each_team from an elementwise one: body(r, c).
 template <typename Body>
 struct EachColumn {
   int64_t columns;

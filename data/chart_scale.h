@@ -1,4 +1,4 @@
-// The scale of a chart's axis: where a value stands, and which values have a tick.
+// The scale of a chart's axis: the position of a value, and which values have a tick.
 #pragma once
 
 #include <string>

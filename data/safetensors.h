@@ -19,7 +19,7 @@ class SafetensorsFile {
  public:
   static SafetensorsFile open(const std::filesystem::path& path,
                               ElementTypes types = ElementTypes::readable);
-  // The same for a file's bytes in memory; errors begin with `name`.
+  // Reads a file's bytes in memory; errors begin with `name`.
   static SafetensorsFile parse(std::string bytes, const std::string& name = "bytes");
 
   // Sorted by position in the file (begin, end, then name).

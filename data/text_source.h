@@ -29,7 +29,7 @@ class TextSource {
   // ErrorKind::input, a file that was changed since it was opened.
   std::string_view read(int64_t first, int64_t end, std::string& buffer) const;
 
-  // What tells the kind of a text: all of it where it is in memory, else its first and last bytes,
+  // The bytes that show the kind of a text: all where it is in memory, else the first and last,
   // whole characters where it is UTF-8.
   std::string_view start(std::string& buffer) const;
 

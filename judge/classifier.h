@@ -17,7 +17,7 @@ constexpr int64_t kUnits = 64;         // features of an image
 constexpr int64_t kMinJudgedSide = 7;  // of an image, for two convolutions
 
 // x [B,side,side,C], a kernel [outputs, 3 * 3 * C] -> [B,s,s,outputs], s = (side - 1) / 2: only
-// positions where the kernel lies inside of the image.
+// positions where the kernel is inside of the image.
 Var convolve(const Var& x, const Linear& kernel);
 
 class Classifier {

@@ -69,7 +69,7 @@ Matrix product(const Matrix& a, const Matrix& b, size_t n) {
   return c;
 }
 
-// Of a symmetric matrix without negative eigenvalues but by rounding.
+// Square root of a positive semidefinite matrix; eigenvalues negative by rounding count as 0.
 Matrix square_root(const Matrix& a, size_t n) {
   const Eigensystem e = eigensystem(a, n);
   Matrix scaled(n * n), transposed(n * n);
@@ -110,7 +110,7 @@ double frechet_distance(const Moments& a, const Moments& b) {
   const auto n = static_cast<size_t>(a.size);
   const Matrix root = square_root(a.covariance, n);
   Matrix inner = product(product(root, b.covariance, n), root, n);
-  for (size_t i = 0; i < n; ++i)  // symmetric but for rounding
+  for (size_t i = 0; i < n; ++i)  // symmetric up to rounding
     for (size_t j = 0; j < i; ++j)
       inner[i * n + j] = inner[j * n + i] = (inner[i * n + j] + inner[j * n + i]) / 2;
   double distance = 0;

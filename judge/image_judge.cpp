@@ -83,8 +83,8 @@ std::vector<double> class_weights(const ImageSet& images, int64_t classes) {
   return weights;
 }
 
-// Of all that the weights of a classifier depend on. Data that is read counts by its checksum, data
-// that is made up by its settings.
+// Hash of all that the weights of a classifier depend on. Data that is read counts by its checksum,
+// generated data by its settings.
 std::string classifier_key(const Task& task, const TaskOptions& options) {
   std::string text = fmt::format("{}; {}; {}\n", kFormat, classifier_settings(), options.name);
   for (const auto& [key, value] : complete_settings(options))

@@ -13,7 +13,7 @@
 
 namespace linea {
 
-// The same measure of samples and of real images.
+// One measure, of samples and of real images.
 struct Measure {
   double samples = 0, real = 0;
 };
@@ -49,7 +49,7 @@ struct Nearness {
 };
 Nearness nearness_of(const ImageReport& report);
 
-// What the samples are compared with: the images of the run's task, with their classes where it has
+// Images that samples are compared with: those of the run's task, with their classes where it has
 // some. A run that was trained without class tokens is judged by classes all the same, but for
 // folders of images, whose sub-folders need not be classes.
 class ImageJudge {

@@ -26,7 +26,7 @@ int64_t squared_distance(const uint8_t* a, const uint8_t* b, int64_t count) {
   return sum;
 }
 
-// Of images [first, end).
+// The nearest neighbors of images [first, end).
 void find_nearest(const ImageSet& images, const ImageSet& among, int64_t first, int64_t end,
                   std::vector<Neighbor>& nearest) {
   const int64_t bytes = images.image_bytes();

@@ -1,4 +1,4 @@
-// What sampled text shares with the training text: its words, and runs copied from it.
+// Comparison of sampled text with the training text: known words, and copied runs.
 #pragma once
 
 #include <cstdint>

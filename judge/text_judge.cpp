@@ -14,8 +14,8 @@ std::vector<int32_t> read_tokens(const Task& task, Split split) {
   return tokens;
 }
 
-// What copies are measured in: tokens, but bytes where one text may be cut into byte pairs in
-// several ways.
+// Units in which copies are measured: tokens, but bytes where one text may be cut into byte pairs
+// in several ways.
 std::vector<int32_t> copied_units(const std::vector<int32_t>& tokens,
                                   const Vocabulary& vocabulary) {
   if (vocabulary.kind() != Vocabulary::Kind::byte_pairs) return tokens;

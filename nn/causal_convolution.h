@@ -18,7 +18,7 @@ namespace linea {
 
 struct ModelConfig;
 
-// What sampling passes from position to position, undefined without a convolution: the last rows
+// State of sampling from position to position, undefined without a convolution: the last rows
 // of each sequence, and the position i32 [B] on the device.
 struct ConvolutionState {
   Tensor ring, positions;

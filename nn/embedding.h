@@ -55,7 +55,7 @@ struct ClassEmbedding {
   explicit ClassEmbedding(ParameterInit& init, const ModelConfig& config);
 
   Var forward(const Var& x, const Tensor& ids) const;  // x [B,N,dim], ids i32 [B,N]
-  // The same of one position, x [B,dim], ids [B]; `index` [B] remembers the class.
+  // One position, x [B,dim], ids [B]; `index` [B] remembers the class.
   Tensor step(const Tensor& x, const Tensor& ids, const Tensor& position,
               const Tensor& index) const;
 

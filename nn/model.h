@@ -1,5 +1,6 @@
-// What training, evaluation and sampling know of a model: tokens in, outputs of the next token out.
-// nn/transformer.h is the model of sequences, nn/retrieval_model.h that of the retrieval task.
+// The interface of a model for training, evaluation and sampling: tokens in, outputs of the next
+// token out. nn/transformer.h is the model of sequences, nn/retrieval_model.h that of the retrieval
+// task.
 #pragma once
 
 #include <memory>

@@ -21,9 +21,10 @@ enum class Projection {
   iid,
   // Blocks of D orthogonal rows, each with the length of an independent draw from N(0, I).
   orthogonal,
-  // The same directions; the lengths of the R rows are r_1 .. r_R with P_D(r <= r_i) = i / (R + 1).
+  // Orthogonal directions; the lengths of the R rows are r_1 .. r_R with P_D(r <= r_i) = i / (R +
+  // 1).
   stratified,
-  // The same directions, all of length sqrt(D): an estimate of the paper's "regularized softmax".
+  // Orthogonal directions, all of length sqrt(D): an estimate of the paper's "regularized softmax".
   fixed_norm,
 };
 

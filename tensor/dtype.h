@@ -14,7 +14,7 @@ decltype(auto) with_real(DType dtype, const char* what, Body&& body) {
   return body(float{});
 }
 
-// The same, or BFloat16: for what is stored, not what is summed.
+// with_real, or BFloat16: for what is stored, not what is summed.
 template <typename Body>
 decltype(auto) with_stored(DType dtype, const char* what, Body&& body) {
   if (dtype == DType::bf16) return body(BFloat16{});

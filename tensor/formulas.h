@@ -204,7 +204,7 @@ struct FeatureRelu {
 };
 
 inline constexpr int64_t kLogistics = 10;  // components of a mixture
-// Of 256 levels a central one gets a probability of at most 0.973 from one component.
+// One component then gives a central level of 256 a probability of at most 0.973.
 inline constexpr double kMinLogScale = -7;
 
 // A logistic distribution on the levels s = 0 .. last of a token: level s is at x_s = 2 s / last -

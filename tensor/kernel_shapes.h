@@ -189,7 +189,7 @@ struct ChunkState {
 
 // Keys [BH,capacity,F] and values [BH,capacity,M] not yet added to a state of plain sums;
 // count[bh] < capacity of them are pending, and the update that would fill the buffer adds all of
-// them to the state. capacity 0: updates are not delayed. Beside bf16 keys the state [BH,F,M] may
+// them to the state. capacity 0: updates are not delayed. With bf16 keys the state [BH,F,M] may
 // be stored as split bf16 (cuda/split_float.h), of which a step that does not write it reads only
 // the high part; M is then a multiple of kWideRows.
 inline constexpr int64_t kMaxPending = 8, kWideRows = 4;

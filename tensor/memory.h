@@ -49,7 +49,7 @@ class Allocator {
   virtual void release_cache() = 0;  // returns cached free blocks to the system
 };
 
-// Of the device of this thread's context.
+// Memory of the device of this thread's context.
 MemoryUse memory_use();
 MemoryLimit memory_limit();
 void reset_memory_peak();

@@ -9,7 +9,7 @@ namespace linea {
 
 // S = sum phi(k)^T v [B,H,F,M], z = sum phi(k) [B,H,F], initially zero. Where `scaled` (log
 // features, weights or decays), with a scale per feature (tensor/cpu/chunk.h). On a device that
-// delays updates (WorkSizes::pending), with the pending keys and values; then S beside bf16 keys is
+// delays updates (WorkSizes::pending), with the pending keys and values; then S with bf16 keys is
 // stored as split bf16.
 class RecurrentState {
  public:

@@ -13,7 +13,7 @@ namespace {
   fail(ErrorKind::usage, "`{}` is {}; {}", key, shown, rule);
 }
 
-// What a value of another type should have been.
+// The expected type, for the error of a value of another type.
 std::string type_rule(const Setting& setting) {
   const char* const types[] = {"true or false", "a whole number", "a number", "a text"};
   return fmt::format("it must be {}", types[setting.initial.index()]);

@@ -27,7 +27,7 @@ enum class InLabel { never, if_changed, always };
 enum class MayChange {
   on_resume,     // --resume, and --init-from
   by_init_from,  // --init-from, which starts a new run
-  never          // nobody: the weights would not fit
+  never          // the weights would not fit
 };
 
 struct Setting {
@@ -108,7 +108,7 @@ inline Setting standing_for(const std::string& key, const std::string& value, Se
   setting.stands_for = {key, value};
   return setting;
 }
-// Of the model, not of its training: only --init-from may change it.
+// A setting of the model, not of its training: only --init-from may change it.
 inline Setting of_model(Setting setting) {
   return changing(MayChange::by_init_from, std::move(setting));
 }

@@ -28,7 +28,7 @@ class Tensor {
     if (!values.empty()) result.write(values.data());
     return result;
   }
-  // The same of f32 or f64, rounded to it.
+  // From values rounded to dtype, f32 or f64.
   static Tensor from(const std::vector<double>& values, const Shape& shape, DType dtype);
 
   bool defined() const { return storage_ != nullptr; }
@@ -45,14 +45,14 @@ class Tensor {
     check_dtype(dtype_of(T{}));
     return static_cast<T*>(address());
   }
-  // The same, null where the tensor is undefined.
+  // data(), or null where the tensor is undefined.
   template <typename T>
   T* data_or_null() const {
     return defined() ? data<T>() : nullptr;
   }
   void* address() const;
 
-  // The same storage with another shape. Error: a different number of elements.
+  // A view of the storage with another shape. Error: a different number of elements.
   Tensor reshape(const Shape& shape) const;
   // Rows [first, first + count) of the outermost axis, sharing the storage.
   Tensor rows(int64_t first, int64_t count) const;

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-# What OLD spells another way.
+# Names that differ in OLD.
 OLD_WORDS = {"--output-head": "--head", "digits-linear": "digits-demo", "shakespeare-nanogpt": "shakespeare-cpu"}
 MODELS = {
     "softmax": "--attention softmax",

@@ -22,7 +22,7 @@ BUDGETS = {
     "cli": 1160,
 }
 # Adding one of these is what the project is for: no budget.
-UNCOUNTED = ["nn/attention/*", "nn/feature_map/*", "nn/optim/*", "data/tasks/*"] + [
+UNCOUNTED = ["nn/attention/*", "data/tasks/*"] + [
     f"cli/{command}*.cpp" for command in "approx attend bench data eval help info judge manual plot presets runs sample train verify".split()]
 MAX_FILE, MAX_FUNCTION = 400, 60
 MAX_FILES = {"tools/linea_model.py": 460}  # one file that a user can copy

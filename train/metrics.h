@@ -37,7 +37,7 @@ void add_validation(const MetricsLine& line, Validations& validations,
                     Weights weights = Weights::last);
 // The smallest number of tokens of a validation.
 int64_t min_tokens(const Validations& validations);
-// Of the steps that `eligible` accepts, the one with the lowest validation loss (the last of
+// The step with the lowest validation loss among those that `eligible` accepts (the last of
 // equal ones); -1 where there is none. Only validations over the smallest number of tokens
 // compete.
 int64_t best_step(const Validations& validations, const std::function<bool(int64_t)>& eligible);

@@ -13,7 +13,7 @@ struct Preset {
 };
 extern const std::vector<Preset> kPresets;
 
-// What the comments of a preset say of it:
+// Facts in the comments of a preset:
 //
 //   # Generates the built-in digits.
 //   # Parameters: 460,000

@@ -1,4 +1,4 @@
-// What the folder of a run records of its training, read without loading its model.
+// The record of training in a run's folder, read without loading its model.
 #pragma once
 
 #include <filesystem>

@@ -17,7 +17,7 @@ size_t host_batch_bytes(const Task& task, int64_t rows) {
   return static_cast<size_t>(streams * rows * task.length()) * sizeof(int32_t);
 }
 
-// Of the smallest steps, which may take about a second.
+// Limits of the smallest steps, which may take about a second.
 constexpr double kMaxFlops = 2e10, kMaxFlopsOfGpu = 2e13;
 // An extrapolation may be too large: from one and two rows by the factor kGross at most, from
 // enough rows and tokens by kMargin.

@@ -22,7 +22,7 @@ MeasuredStep measure_step(Model& model, Optimizer& optimizer, const Task& task, 
 
 // Error: ErrorKind::memory where the parts of a run exceed the limit.
 void refuse_too_large(const RunConfig& config, const MemoryParts& parts, const MemoryLimit& limit);
-// The same by the weights, their gradients and moments alone; allocates nothing.
+// Checks weights, their gradients and moments alone; allocates nothing.
 void refuse_too_many_weights(const RunConfig& config, const ModelConfig& model);
 
 // Error: ErrorKind::memory where the run certainly does not fit. Where that is in question, it

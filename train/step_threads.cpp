@@ -7,8 +7,8 @@
 namespace linea {
 namespace {
 
-// Of a thread, per second. An idle machine preempts a thread up to 20 times, a busy one hundreds of
-// times.
+// Preemptions of a thread per second. An idle machine preempts a thread up to 20 times, a busy one
+// hundreds of times.
 constexpr double kBusyRate = 100;
 constexpr double kWindow = 0.5;  // seconds at least, of two steps at least
 constexpr double kGain = 0.95;   // of a step's seconds: what fewer threads must reach

@@ -13,7 +13,7 @@ class StepThreads {
  public:
   explicit StepThreads(int max_threads) : max_threads_(max_threads), threads_(max_threads) {}
 
-  // Of the next step: 1 to max_threads.
+  // Threads of the next step: 1 to max_threads.
   int threads() const { return threads_; }
 
   // After a step with threads() threads: its seconds, and how often it was preempted, which means
@@ -33,7 +33,7 @@ class StepThreads {
   double wait_ = 0;         // seconds of steps until the next trial
 };
 
-// Of all threads of this process since its start.
+// Preemptions of all threads of this process since its start.
 int64_t count_preemptions();
 
 }  // namespace linea

@@ -57,7 +57,7 @@ class TrainingStep {
   // The loss of a micro-batch, without gradients, for checks.
   Tensor forward_loss(int64_t micro_batch);
 
-  // Of the next step on a CPU.
+  // Threads of the next step on a CPU.
   int threads() const { return threads_.threads(); }
   // Whether steps are captured; a step may find that they cannot be.
   bool captures() const { return capture_ != nullptr; }

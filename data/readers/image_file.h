@@ -22,7 +22,7 @@ constexpr int64_t kMaxImageSide = 4096;                // of the requested image
 // unpacked.
 std::vector<uint8_t> read_image(const std::filesystem::path& path, int64_t side, int64_t channels);
 
-// The same for a file's bytes; errors begin with `name`.
+// read_image for a file's bytes; errors begin with `name`.
 std::vector<uint8_t> decode_image(std::string bytes, const std::string& name, int64_t side,
                                   int64_t channels);
 

@@ -1,5 +1,5 @@
-// What a PNG or JPEG file says about itself before stb decodes it, checked, because stb trusts much
-// of it. Internal to image_file.cpp.
+// The header of a PNG or JPEG file, checked before stb decodes it, because stb trusts much of it.
+// Internal to image_file.cpp.
 #pragma once
 
 #include <cstdint>

@@ -43,8 +43,8 @@ size_t check_form(const std::string& bytes, const std::string& name) {
   return depth * (color == kRgb ? 3 : color == kGrayAlpha ? 2 : color == kRgbAlpha ? 4 : 1);
 }
 
-// What the decoding of pixels depends on: the position of the first chunk of its type, 0 for none,
-// and its length.
+// A chunk that the decoding of pixels depends on: the position of the first chunk of its type, 0
+// for none, and its length.
 struct Chunk {
   size_t position = 0, length = 0;
 };

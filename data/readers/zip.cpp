@@ -33,7 +33,7 @@ class Archive {
  public:
   Archive(std::string bytes, std::string name) : bytes_(std::move(bytes)), name_(std::move(name)) {}
 
-  // The entries of the central directory, which stands between the files and the end record.
+  // The entries of the central directory, which is between the files and the end record.
   std::vector<Entry> entries() {
     const size_t end = find_end();
     const uint64_t count = number(end + 10, 2), size = number(end + 12, 4);
@@ -63,7 +63,7 @@ class Archive {
     return found;
   }
 
-  // The compressed bytes of an entry, which must stand before the central directory.
+  // The compressed bytes of an entry, which must be before the central directory.
   std::string_view compressed_bytes(const Entry& entry) const {
     if (entry.local > directory_ || directory_ - entry.local < kLocalBytes ||
         !has_signature(entry.local, kLocalSignature))
@@ -140,7 +140,7 @@ std::string inflate(const Archive& archive, const Entry& entry, std::string_view
   return bytes;
 }
 
-// What systems add to archives: folders, and the notes of macOS and Windows on files.
+// Entries that systems add to archives: folders, and the notes of macOS and Windows on files.
 bool is_added_by_systems(const std::string& name) {
   const std::string file = name.substr(name.rfind('/') + 1);
   return file.empty() || name.starts_with("__MACOSX/") || file.starts_with("._") ||

@@ -96,20 +96,20 @@ TaskShape shape_of(const TaskOptions& options) {
 
 TaskEntry retrieval_task() {
   using namespace declare;
-  return {
-      "retrieval",
-      "write key-value pairs into a memory, then ask for one of them",
-      {changing(MayChange::never, integer("associations", kDefaultAssociations,
-                                          {1, kMaxAssociations}, "keys, and values, that exist")),
-       flag("repeat_keys", "write keys again; the last value counts")},
-      [](const TaskOptions& options) {
-        return std::make_unique<RetrievalTask>(shape_of(options),
-                                               options.settings.flag("repeat_keys"), options.seed);
-      },
-      shape_of,
-      false,
-      "associations",
-      true};
+  return {"retrieval",
+          "write key-value pairs into a memory, then ask for one of them",
+          {changing(MayChange::never,
+                    integer("associations", kDefaultAssociations, {1, kMaxAssociations},
+                            "number of distinct keys and of values")),
+           flag("repeat_keys", "write keys again; the last value counts")},
+          [](const TaskOptions& options) {
+            return std::make_unique<RetrievalTask>(
+                shape_of(options), options.settings.flag("repeat_keys"), options.seed);
+          },
+          shape_of,
+          false,
+          "associations",
+          true};
 }
 
 }  // namespace linea

@@ -29,14 +29,14 @@ constexpr int32_t kNotScored = -1;
 struct TaskOptions {
   std::string name;          // one of tasks()
   Settings settings{};       // its own (TaskEntry::settings); what is missing has its default
-  uint64_t seed = 0;         // of made-up data; the order of training has a seed of its own
+  uint64_t seed = 0;         // of generated data; the order of training has a seed of its own
   std::string vocabulary{};  // Task::serialized_vocabulary(); empty to build it from the data
 };
 
-// What a model and a sampler need to know of a task, without its data.
+// Facts of a task that models and samplers need, without its data.
 struct TaskShape {
   int64_t vocab_size = 0;  // tokens that can be predicted
-  // The same, plus the start token, or one token for each class and one for none (no_class).
+  // vocab_size plus the start token, or one token for each class and one for none (no_class).
   int64_t input_vocab_size = 0;
   int64_t length = 0;
   int32_t start = 0;     // inputs[0] of a sequence; with classes: start + label
@@ -70,14 +70,15 @@ class Task {
   virtual int64_t rows(Split split) const = 0;
   virtual Batch eval_batch(Split split, int64_t first_row, int64_t rows) const = 0;
 
-  // The SHA-256 of what training reads; "" for made-up data, which the settings say all of.
+  // The SHA-256 of what training reads; "" for generated data, which the settings determine
+  // completely.
   virtual std::string fingerprint() const { return ""; }
 
-  // What TaskOptions::vocabulary takes, so that a checkpoint can be used without data: the tokens
+  // The text for TaskOptions::vocabulary, so that a checkpoint can be used without data: the tokens
   // of a text, the names of the classes of images from a folder. Empty for other tasks.
   virtual std::string serialized_vocabulary() const { return ""; }
 
-  // What the user should hear of the data, such as files that were left out.
+  // Notes on the data for the user, such as files that were left out.
   virtual std::vector<std::string> notes() const { return {}; }
 
  protected:
@@ -128,7 +129,7 @@ std::string numbered(const std::vector<std::string>& names, size_t shown);
 // `data`, of a task that reads files.
 Setting data_setting(const std::string& help);
 
-// Purpose::task has one lane for each kind of made-up data.
+// Stream ids of Purpose::task, one for each kind of generated data.
 namespace task_lane {
 constexpr uint32_t kCopyTrain = 0, kCopyEval = 1;  // kCopyEval + split
 constexpr uint32_t kDigitStrokes = 8, kDigitLabels = 9;

@@ -64,7 +64,7 @@ std::vector<Worst> padding(const Subject& subject) {
       const std::string where = direction + cut;
       const Outcome found = run(*attention, &Attention::forward, x, mask);
       outputs.take(relative_error(found.y, expected.y), where);
-      // With one key y = v: gradients are 0 but for rounding divided by a_ij, which may be tiny.
+      // With one key y = v: gradients are 0 up to rounding divided by a_ij, which may be tiny.
       const auto several = [&](const Tensor& t) { return pick(t, {0, 1, 3, 4, 5}, {0, 1}, 97); };
       outputs.take(gradient_error(found.map(several), expected.map(several)),
                    where + ", gradients");
@@ -120,7 +120,7 @@ std::vector<Worst> padded_values(const Subject& subject) {
   return {outputs, gradients};
 }
 
-// The same sequences in another order and alone, the same heads in another order.
+// Sequences in another order and alone, and heads in another order, give the bits of before.
 std::vector<Worst> independence(const Subject& subject) {
   Worst worst;
   const Sizes sizes{3, 2, 97, 5, 7};

@@ -215,7 +215,7 @@ inline Outcome run(const Attention& attention, Method method, const Inputs& x,
   return outcome;
 }
 
-// Of one position y = v: dq and dk are 0 but for rounding, so errors are relative to 1e-3 at least.
+// With one position y = v: dq and dk are 0 up to rounding, so errors are relative to 1e-3 at least.
 inline double gradient_error(const Outcome& a, const Outcome& b) {
   Worst worst;
   const auto of_a = a.gradients(), of_b = b.gradients();

@@ -11,7 +11,7 @@
 //                           chunk's log decays up to j (a decay of rows and state cancels in y)
 //   a feature f of S and z  is multiplied by exp(scale_f), the largest log added to it
 //   a row i of the sums     is multiplied by exp(m_i), the largest log that it has seen
-// The same class holds the states of the forward sweep (keys with values) and of the backward sweep
+// One class holds the states of the forward sweep (keys with values) and of the backward sweep
 // (queries with gradients).
 #pragma once
 
@@ -181,7 +181,8 @@ class StateAccumulator {
 };
 
 // The shape as this context multiplies: rounded only where that is faster, and not with decays. The
-// gradient of a log decay sums over all later keys what cancels but for rounding.
+// gradient of a log decay is a sum of nearly canceling terms over all later keys, so rounding
+// errors dominate it.
 template <typename T>
 ChunkShape with_products(const Context& ctx, ChunkShape shape, const ChunkInput<T>& in) {
   shape.products =

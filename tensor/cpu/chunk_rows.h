@@ -76,8 +76,8 @@ const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, 
   return features;
 }
 
-// The same as Rows; log features as exponentials relative to each row's largest. Arena: 2 count F +
-// count.
+// Rows from `first` on; log features as exponentials relative to each row's largest. Arena: 2 count
+// F + count.
 template <typename T>
 Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t bh, int64_t first,
                int64_t count, Arena<T>& arena) {

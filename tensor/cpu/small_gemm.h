@@ -33,8 +33,8 @@ template <typename T>
 void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb,
                 T* c, int64_t ldc, bool add);
 
-// The same, always by the tiles of this build. bf16 elements of b are converted in registers, once
-// for every 8 rows (4 where registers are few).
+// small_gemm, always by the tiles of this build. bf16 elements of b are converted in registers,
+// once for every 8 rows (4 where registers are few).
 template <typename T, typename W>
 void tile_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* b, int64_t ldb,
                T* c, int64_t ldc, bool add);

@@ -48,7 +48,7 @@ TEST(Delta, TwoRunsGiveTheSameBits) {
   expect_same_bits(second, first);
 }
 
-// At every cut, also inside a chunk, whatever finite values stand behind it. (A NaN may pass inside
+// At every cut, also inside a chunk, whatever finite values follow it. (A NaN may pass inside
 // BLAS's triangular solve: some processors' kernels multiply whole blocks.)
 TEST(Delta, IsCausal) {
   const Map map = named("elu");

@@ -9,7 +9,7 @@ namespace {
 
 // What the backward holds besides its gradients: of n segments about 2 sqrt(n) states.
 TEST(Delta, MemoryGrowsWithTheRootOfTheLength) {
-  const Map map = named("square");  // F = D^2: states are large beside everything else
+  const Map map = named("square");  // F = D^2: states are larger than everything else
   const auto extra_states = [&](int64_t N) {
     const Problem p = problem(1, 1, N, 16, 32);
     chunked(map, p, {true, {}, 4, 4});

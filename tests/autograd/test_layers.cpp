@@ -253,7 +253,7 @@ TEST(Layers, HaveTheSameBitsAtEveryNumberOfThreads) {
   }
 }
 
-// Of float, which share packed weights: the rows of y and dx have the bits of a single block.
+// Layers of float share packed weights: the rows of y and dx have the bits of a single block.
 TEST(Layers, HaveTheSameBitsInSeveralBlocks) {
   if (std::string(cpu_isa()) != "AVX2" && std::string(cpu_isa()) != "AVX-512")
     GTEST_SKIP() << "the base build computes products by BLAS";

@@ -1,4 +1,4 @@
-// Logs in float where the numbers behind them overflow, underflow or lie hundreds of e-folds apart:
+// Logs in float where the numbers behind them overflow, underflow or are hundreds of e-folds apart:
 // the chunked form against the definition, which sums every weight by itself in double.
 #include <gtest/gtest.h>
 

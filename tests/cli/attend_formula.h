@@ -55,7 +55,7 @@ inline double square_distance(const double* a, const double* b, int64_t n) {
 
 inline double relu(double x) { return x > 0 ? x : 0; }
 
-// phi of linear; of square it stands in weight().
+// phi of linear; of square it is part of weight().
 inline Numbers linear_features(const Mechanism& m, const double* x, int64_t D) {
   Numbers phi;
   if (m.feature == "dpfp") {

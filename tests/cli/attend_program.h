@@ -8,7 +8,7 @@
 
 namespace linea::attend_tests {
 
-// The same numbers in f32 and f64.
+// Values that do not depend on the dtype.
 inline Array normal(const Shape& shape, uint32_t stream_id, double stddev = 1) {
   Array result{shape, {}};
   for (int64_t i = 0; i < shape.numel(); ++i)

@@ -124,7 +124,7 @@ TEST_F(Approx, AgreesWithTheDefinitions) {
   }
 }
 
-// The same numbers twice; and where keys are large, nothing overflows.
+// Two runs give the same numbers; where keys are large, nothing overflows.
 TEST_F(Approx, IsRepeatableAndFinite) {
   const std::string command = "approx --json --length 300 --key-size 8 --counts 64 --draws 2";
   EXPECT_EQ(done(command).out, done(command).out);

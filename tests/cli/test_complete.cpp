@@ -110,7 +110,7 @@ TEST_F(Images, CompletionsKeepTheUpperRows) {
   EXPECT_FALSE(again(" --seed 2"));
 }
 
-// What stands below the kept rows is what the generator draws after them.
+// The rows below the kept ones are what the generator draws after them.
 TEST_F(Images, CompletionsContinueTheGivenRows) {
   done(kDigits + " --steps 150 --lr 0.01 --warmup 0 --out run");
   done(

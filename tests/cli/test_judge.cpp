@@ -193,7 +193,7 @@ TEST_F(Judge, TakesOtherClassesWhereTheFirstHaveNoTestImage) {
   EXPECT_EQ(judged("run --count 2")["count"], 2);
 }
 
-// Of two classes, black and white, which a model learns at once.
+// Two classes, black and white, which a model learns at once.
 TEST_F(Judge, AsksForTheClassesInTurn) {
   for (const auto& [name, gray] : {std::pair{"black", 0}, {"white", 255}}) {
     fs::create_directories(path(std::string("images/") + name));

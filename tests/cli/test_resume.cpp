@@ -259,8 +259,8 @@ TEST_F(Resume, AnotherNumberOfThreadsKeepsTheBits) {
 TEST_F(Resume, ARunIsLockedByOneProcess) {
   Child child(path(""), words_of(kCopy + " --steps 1000000 --save-every 1 --out run"));
   wait_for([&] { return exists("run/checkpoints/step-00000002"); });
-  fs::create_directories(path("beside"));
-  const Outcome second = Child(path("beside"), {"train", "--resume", "../run"}).wait();
+  fs::create_directories(path("elsewhere"));
+  const Outcome second = Child(path("elsewhere"), {"train", "--resume", "../run"}).wait();
   check_refusal(second, 2, "a second program", {"another program is training into ../run"});
   child.signal(SIGKILL);
   child.wait();

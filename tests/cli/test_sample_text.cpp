@@ -65,7 +65,7 @@ TEST_F(SampleText, EndsBeforeAStopString) {
             whole.substr(0, std::min(end_of(one), end_of(other))) + "\n");
   EXPECT_EQ(stopped({"--stop", "xyz"}), whole + "\n") << "never sampled";
   EXPECT_EQ(stopped({"--stop", whole.substr(203) + "x"}), whole + "\n") << "only begun";
-  // The same text among several.
+  // One text among several.
   EXPECT_EQ(stopped({"--stop", one, "--count", "3"}).substr(0, end_of(one) + 5),
             whole.substr(0, end_of(one)) + "\n---\n");
   refused(2, words_of("sample run --stop") + Words{""}, {"--stop is empty"});

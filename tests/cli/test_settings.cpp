@@ -104,7 +104,7 @@ TEST_F(SettingsTest, NamesHoldAnyCharacter) {
   }
 }
 
-// A later file overrides an earlier one, a flag any file wherever it stands, and of a flag and its
+// A later file overrides an earlier one, a flag any file in any position, and of a flag and its
 // opposite the later one wins.
 TEST_F(SettingsTest, TheLaterOfTwoWins) {
   put("one.toml", "batch = 3\nlr = 0.5\n");

@@ -64,7 +64,7 @@ TEST_F(Tokenizer, ByteRunsEndAtTheSameBitsAsTheAlias) {
   expect_same_checkpoint("one", "both", 2);
   EXPECT_NE(bytes("other/config.toml").find("tokenizer = \"bytes\""), std::string::npos);
   EXPECT_EQ(bytes("other/config.toml").find("bytes = "), std::string::npos);
-  // Of two names for one thing the later wins, as of --bias and --no-bias.
+  // The later of two names for one thing wins, as with --bias and --no-bias.
   const std::pair<const char*, const char*> later[] = {
       {"--bytes --tokenizer char", "char"},      {"--tokenizer char --bytes", "bytes"},
       {"--bytes --tokenizer bpe", "bpe"},        {"--tokenizer bpe --bytes", "bytes"},

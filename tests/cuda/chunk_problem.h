@@ -65,7 +65,7 @@ struct ChunkSetting {
   double stddev = 1.0, lost = 0;  // of logs; the share of those that are -infinity
   double weight_std = 1.0;
   bool hints = true;              // the kernels get which segment starts and which ends
-  bool by_head = true;            // rows lie in [B,N,H,width], else in [B,H,N,width]
+  bool by_head = true;            // rows are in [B,N,H,width], else in [B,H,N,width]
   int64_t tiles = 0, blocks = 0;  // how a GPU cuts its work (tensor/context.h)
 };
 
@@ -157,7 +157,7 @@ class ChunkProblem {
     const StateAccumulator<T> running(kPairs, s_.F, D * (s_.M + 1), true);
     const Tensor dk = Tensor::zeros({kPairs, s_.N, D}, v_.dtype());
     sweep(true, [&](const ChunkShape& shape, bool with_q, bool with_k) {
-      // queries, codes and dk of a segment lie in one piece
+      // queries, codes and dk of a segment are in one piece
       const Tensor queries =
           input<T>({kPairs, shape.length, D}, 50 + static_cast<uint32_t>(shape.first));
       const Tensor grad = Tensor::zeros(queries.shape(), v_.dtype());
@@ -282,7 +282,7 @@ class ChunkProblem {
     }
   }
 
-  // Gradients of a sequence of one position are 0 but for rounding: they are measured by 1.
+  // Gradients of a sequence of one position are 0 up to rounding: they are measured by 1.
   Tensor beside_one(const Tensor& x) const {
     if (s_.N > 1) return x;
     std::vector<double> values = x.to_doubles();

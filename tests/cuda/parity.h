@@ -1,4 +1,4 @@
-// The same work on the CPU and on a CUDA device, and how far the two are apart.
+// Runs work on the CPU and on a CUDA device, and measures how far the two are apart.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -108,7 +108,7 @@ inline int64_t asked_share() {
 }
 inline bool a_share() { return kSanitized || asked_share() > 1; }
 
-// Of the calls that one test makes: is this among those to be left out? The first never is.
+// Whether this call is among those of a test to be left out. The first never is.
 inline bool left_out() {
   static const testing::TestInfo* test = nullptr;
   static int64_t calls = 0;

@@ -166,7 +166,7 @@ TEST(CudaDelta, Steps) {
       });
 }
 
-// What stands on and above the diagonal is not read.
+// The diagonal and what is above it are not read.
 TEST(CudaDelta, SolvesUnitLowerSystems) {
   for (const bool transpose : {false, true})
     for (const int64_t N : {1, 5, 64, 65, 200})

@@ -38,7 +38,7 @@ TEST(CudaElementwise, EveryPointwiseFunctionAndItsDerivative) {
     });
 }
 
-// Gates lie in (0, 1); bfloat16 would round many of them to 1.
+// Gates are in (0, 1); bfloat16 would round many of them to 1.
 TEST(CudaElementwise, LogsOfGates) {
   for (const Pointwise f : {Pointwise::log_gate, Pointwise::log_one_minus_gate}) {
     const auto body = [&](auto t) {

@@ -12,7 +12,7 @@ struct ProductSize {
 const ProductSize kProductSizes[] = {{1, 1, 1}, {5, 70, 33}, {64, 48, 16}, {131, 31, 100},
                                      {0, 5, 5}, {3, 0, 2},   {3, 5, 0}};
 
-// Parts that are not there among those that are; rows from the second on, which lie at no round
+// Parts that are not there among those that are; rows from the second on, which are at no round
 // address.
 TEST(CudaLinear, ProductsWithEpilogues) {
   for (const auto [R, out, in] : kProductSizes)
@@ -34,7 +34,7 @@ TEST(CudaLinear, ProductsWithEpilogues) {
 }
 
 // Rows of every kind of end: of a block's, of a panel's terms, of its columns; and those that are
-// normalized first, since there are many, they are long, or they lie at no round address.
+// normalized first, since there are many, they are long, or they are at no round address.
 struct FusedNormSize {
   int64_t rows, out, in, first = 0;
 };

@@ -31,7 +31,7 @@ TEST(CudaNormalization, LayerNormAndItsBackward) {
                                            R, C);
             return std::vector<Tensor>{y, mean, scale, dx, dweight, dbias};
           },
-          {1e-4, 1e-12, 1e-2});  // a mean of both signs is small beside what was summed
+          {1e-4, 1e-12, 1e-2});  // a mean of both signs is small next to what was summed
 }
 
 // Far from 0 the variance is not what is left of two large squares.

@@ -28,8 +28,8 @@ TEST(CudaRandomFeatures, Logs) {
     });
 }
 
-// Of whole sequences, of parts of them, and of one position, where rows of a head are multiplied
-// together.
+// Products of whole sequences, of parts of them, and of one position, where rows of a head are
+// multiplied together.
 TEST(CudaRandomFeatures, ProductsWithTheMatrixOfAHead) {
   for (const auto& [pairs, rows, first] :
        {std::tuple<int64_t, int64_t, int64_t>{12, 1, 0}, {6, 5, 0}, {7, 2, 1}, {12, 1, 2}})

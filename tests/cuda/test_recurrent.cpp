@@ -7,7 +7,7 @@
 namespace linea::cuda_tests {
 namespace {
 
-// Keys that wait beside a state of P pairs: on a GPU, whose state is written at every third step.
+// Pending keys of a state of P pairs: on a GPU, whose state is written at every third step.
 template <typename T>
 struct PendingKeys {
   static constexpr int64_t kCapacity = 3;
@@ -85,7 +85,7 @@ TEST(CudaRecurrent, Values) {
         });
 }
 
-// What is read as bf16 is added up as float: terms that a bf16 would lose beside their sum.
+// What is read as bf16 is added up as float: terms that a bf16 would lose next to their sum.
 TEST(CudaRecurrent, SplitBf16StatesLoseNothing) {
   const On device(kCuda);
   using T = BFloat16;
@@ -146,7 +146,7 @@ TEST(SplitFloat, RoundTripsToTheLastBit) {
   const RandomStream stream{3, Purpose::test, 0, 0};
   std::vector<float> numbers = {
       0.0f,     -0.0f,     1.0f,        1e-45f,     3.4028235e38f, -3.4028235e38f,
-      INFINITY, -INFINITY, 1.00390625f, 1.01171875f};  // the last two lie half way between two bf16
+      INFINITY, -INFINITY, 1.00390625f, 1.01171875f};  // the last two are half way between two bf16
   for (uint64_t i = 0; i < 2000; ++i) {
     const uint32_t word = random_word(stream, i);
     float x = 0;

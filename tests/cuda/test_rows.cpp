@@ -120,7 +120,7 @@ TEST(CudaRows, ReverseCumsum) {
     });
 }
 
-// 1 is lost beside 1e9 in a float, not in a double.
+// 1 is lost next to 1e9 in a float, not in a double.
 TEST(CudaRows, ReverseCumsumInDouble) {
   const On device(kCuda);
   std::vector<float> values(64, 0.0f);

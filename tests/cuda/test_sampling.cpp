@@ -31,7 +31,7 @@ class CudaSampling : public testing::Test {
   On device_{kCuda};
 };
 
-// Of a position, from tokens to those that follow them.
+// Launches of a position, from tokens to those that follow them.
 size_t launches(ModelConfig config, int64_t layers) {
   config.layers = layers;
   const Transformer model(config);
@@ -77,7 +77,7 @@ TEST_F(CudaSampling, APositionIsFewLaunches) {
   }
 }
 
-// Also past the position at which what waits beside a state is added to it.
+// Also past the position at which pending keys of a state are added to it.
 TEST_F(CudaSampling, Bf16StepsMatchTheParallelForm) {
   ModelConfig config = small("linear");
   config.stored = DType::bf16;

@@ -20,7 +20,7 @@ HeadRows<U> rows(const Tensor& x, int64_t heads, bool by_head) {
           0};
 }
 
-// y, log sums, dq, dk, dv; what stands behind the keys that exist is NaN.
+// y, log sums, dq, dk, dv; what follows the keys that exist is NaN.
 template <typename T>
 std::vector<Tensor> run(const Setting& s) {
   using A = Accumulator<T>;

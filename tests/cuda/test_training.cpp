@@ -261,8 +261,8 @@ TEST(CudaSteps, AStepIsFewLaunches) {
   }
 }
 
-// The bits of the plain steps, of updates that are skipped too; whoever is notified of one finds
-// the gradients, which are not those of recorded memory.
+// The bits of the plain steps, of updates that are skipped too; a callback that is notified of one
+// finds the gradients, which are not those of recorded memory.
 TEST(CudaSteps, ASkippedUpdateReportsItsGradients) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
@@ -295,8 +295,8 @@ TEST(CudaSteps, ASkippedUpdateReportsItsGradients) {
   EXPECT_EQ(run(true), plain);
 }
 
-// Its gradients are computed again for whoever is notified; where there is no memory for that,
-// training continues.
+// Its gradients are computed again for a callback that is notified; where there is no memory for
+// that, training continues.
 TEST(CudaSteps, ASkippedUpdateIsReportedWithoutMemory) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);

@@ -186,7 +186,7 @@ TEST(SafetensorsHeader, OffsetsCoverTheFileInAnyOrder) {
   refuses(only(tensor("U8", "0", "18446744073709551615,18446744073709551615")), "",
           "nothing covers");
   refuses("{}", "x", "0 bytes of data, but the file has 1");
-  // Tensors without elements may stand between others and together, but not inside one.
+  // Tensors without elements may be between others and together, but not inside one.
   const SafetensorsFile file =
       parse(header({"5,10", "5,5", "0,0", "10,10", "0,5", "5,5", "0,0"}), data);
   EXPECT_EQ(file.entries().size(), 7u);
@@ -244,7 +244,7 @@ TEST(SafetensorsHeader, DuplicateKeysAreRefusedAnywhere) {
   refuses(only(tensor("U8", "0", "0,0", R"(,"x":{"y":1,"y":1})")), "", "\"y\" twice");
   refuses(only(tensor("U8", "0", "0,0", R"(,"x":[{"y":1},{"y":1,"z":2,"y":1}])")), "",
           "\"y\" twice");
-  // The same key in different objects is no duplicate.
+  // A key in two objects is no duplicate.
   EXPECT_EQ(parse(R"({"a":)" + tensor("U8", "0", "0,0", R"(,"x":[{"a":1},{"a":1}])") + R"(,"b":)" +
                   one + R"(,"__metadata__":{"a":"","b":""}})")
                 .entries()

@@ -1,4 +1,4 @@
-// The JSON of a safetensors file alone: the first byte is the number of data bytes that stand
+// The JSON of a safetensors file alone: the first byte is the number of data bytes that come
 // behind it.
 #include "data/safetensors_header.h"
 #include "tests/fuzz/promise.h"

@@ -22,7 +22,7 @@ struct Seed {
 
 class Replay : public testing::TestWithParam<NamedTarget> {
  protected:
-  // Of the target, sorted by name.
+  // Seeds of the target, sorted by name.
   static std::vector<Seed> seeds() {
     std::vector<Seed> found;
     for (const auto& entry : std::filesystem::directory_iterator(

@@ -92,7 +92,7 @@ TEST(CausalConvolution, WindowsReadNothingBeyondTheImage) {
       for (const int64_t height : {1, 2, 4}) expect_windows_of_pixels({height, width, channels});
 }
 
-// Of images of 4 x 4 pixels of 3 channels.
+// A model of images of 4 x 4 pixels of 3 channels.
 ModelConfig convolved(const std::string& kind) {
   ModelConfig config = small_transformer(2);
   config.dropout = 0;

@@ -37,7 +37,7 @@ TEST(GateMemory, LongReachesTwiceTheLength) {
   EXPECT_EQ(first_memory("auto", 257), first_memory("long", 257));
 }
 
-// Of beta and the decay of each head, only the decay.
+// Applies to the decay of each head, not to its beta.
 TEST(GateMemory, TheGatedDeltaRuleHasThatOfTheGatedRule) {
   const std::vector<double> gated = first_memory("long", 1024),
                             both = first_memory("long", 1024, "gated-delta");

@@ -25,7 +25,7 @@ void fill(const Model& model, const std::string& ending, float value) {
     }
 }
 
-// Where all gates are 1 but for rounding, the gated rule is the sum rule.
+// Where all gates are 1 up to rounding, the gated rule is the sum rule.
 TEST(Gates, ALogitThatFloatRoundsToOneStillWrites) {
   const Tensor ids = some_ids(2, 48);
   Transformer gated(with_rule("gated"));

@@ -59,7 +59,7 @@ TEST(OutputHead, ScoresMatchLosses) {
 }
 
 // Before training every level is near one of the means: none costs two nats more than if all were
-// alike. The first and the last have what lies beyond them too.
+// alike. The first and the last include what is beyond them.
 TEST(OutputHead, LogisticsStartNearEqualLevels) {
   for (const bool bias : {true, false})
     for (const int64_t levels : {4, 16, 256}) {

@@ -11,7 +11,7 @@
 namespace linea {
 namespace {
 
-// Of images of 4 x 4 pixels.
+// A model of images of 4 x 4 pixels.
 ModelConfig grid_model(int64_t channels, const std::string& positions) {
   ModelConfig config = small_transformer(1);
   config.length = 16 * channels;
@@ -78,7 +78,7 @@ TEST(Positions, AllTablesOfAGridAreTrained) {
   }
 }
 
-// Of x + P[n] + R[row] + K[column] + C[channel]: whole images, and five pixels and a part of one.
+// y = x + P[n] + R[row] + K[column] + C[channel]: whole images, and five pixels and a part of one.
 TEST(Positions, TheGradientOfAGrid) {
   for (const int64_t channels : {1, 3})
     for (const int64_t N : {16 * channels, 5 * channels + channels / 2}) {

@@ -28,7 +28,7 @@ std::vector<ReversibleLayer> layers_of(const std::vector<Var>& v) {
 
 Var undone(const std::vector<Var>& v) { return reversible(layers_of(v), v[0]); }
 
-// The same with every stream kept.
+// undone() with every stream saved.
 Var plain(const std::vector<Var>& v) {
   Var x1 = v[0], x2 = v[0];
   for (const ReversibleLayer& layer : layers_of(v)) {

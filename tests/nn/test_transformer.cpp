@@ -246,7 +246,8 @@ TEST(Transformer, TheLossFollowsItsGradient) {
   }
 }
 
-// Of two layers with the same ops the one is named whose numbers go bad, run again or not.
+// The message names the layer whose numbers are not finite, of two with the same ops, recomputed or
+// not.
 TEST(Transformer, NonfiniteValuesNameTheirLayer) {
   for (const bool recompute : {false, true}) {
     ModelConfig config = small_model();

@@ -131,7 +131,7 @@ __m512i _mm512_cvtne2ps_pbh(const __m512& high, const __m512& low) {
   return x;
 }
 
-// Of each quarter of a and b the numbers at `first`, and `count` of each at a time.
+// The numbers at `first` in each quarter of a and b, `count` of each at a time.
 __m512i interleaved(const __m512i& a, const __m512i& b, size_t first, size_t count) {
   __m512i x;
   for (size_t i = 0; i < 16; ++i) {

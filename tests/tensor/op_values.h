@@ -19,7 +19,7 @@ inline Tensor make(const Values& values, const Shape& shape, DType dtype) {
   return Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
 }
 
-// The same numbers in f32 and f64.
+// Values that do not depend on the dtype.
 inline Tensor random(const Shape& shape, uint32_t stream_id, DType dtype) {
   Values values(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < values.size(); ++i)
@@ -50,7 +50,7 @@ class DtypeTest : public testing::TestWithParam<DType> {
   DType dtype() const { return GetParam(); }
 };
 
-// Of several files; test_ops.cpp names its dtypes.
+// Shared by several files; test_ops.cpp names its dtypes.
 class Ops : public DtypeTest {};
 
 }  // namespace linea::op_tests

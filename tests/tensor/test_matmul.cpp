@@ -65,7 +65,7 @@ TEST_P(Ops, MatmulInEveryArrangement) {
   set_threads(before);
 }
 
-// Large enough to be cut into strips, by rows or by columns, whose borders lie anywhere; with what
+// Large enough to be cut into strips, by rows or by columns, whose borders are anywhere; with what
 // was there added.
 TEST_P(Ops, MatmulInStrips) {
   const int before = context().threads;

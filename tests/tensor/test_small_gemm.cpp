@@ -1,5 +1,5 @@
 // The products of matrices in cache against three plain loops: every size around the edges of a
-// tile, operands read transposed, rows that lie further apart than they are long.
+// tile, operands read transposed, rows that are further apart than they are long.
 #include <gtest/gtest.h>
 
 #include <cmath>

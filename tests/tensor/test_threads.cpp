@@ -1,5 +1,5 @@
-// The same bits at any number of threads, at sizes large enough that the work is shared; and the
-// BLAS.
+// Bits do not depend on the number of threads, at sizes large enough that the work is shared; and
+// the BLAS.
 #include <gtest/gtest.h>
 
 #include <omp.h>

@@ -54,8 +54,8 @@ inline std::vector<std::string> records_of(const std::string& file) {
   return records;
 }
 
-// The fields of a protobuf message: numbers as they lie (a double or float as its bytes), messages
-// and texts as bytes, each under its field number.
+// The fields of a protobuf message: numbers as they are stored (a double or float as its bytes),
+// messages and texts as bytes, each under its field number.
 struct Fields {
   std::multimap<uint32_t, std::string> bytes;
   std::map<uint32_t, uint64_t> integers;

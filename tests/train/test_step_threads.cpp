@@ -1,4 +1,4 @@
-// Threads of steps on simulated machines: idle, beside other programs, and back.
+// Threads of steps on simulated machines: idle, next to other programs, and back.
 #include "train/step_threads.h"
 
 #include <gtest/gtest.h>

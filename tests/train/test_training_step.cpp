@@ -216,7 +216,8 @@ TEST(TrainingStep, AFailedUpdateLeavesNoTrace) {
   EXPECT_NE(run.values(), before);
 }
 
-// The guard's limits are the same rule; whoever is notified of a skip still sees the gradients.
+// The guard's limits are the same rule; a callback that is notified of a skip still sees the
+// gradients.
 TEST(TrainingStep, AnUpdateBeyondItsLimitsIsReportedAndSkipped) {
   SmallRun run(small("linear", "categorical"));
   const auto before = run.values();

@@ -17,7 +17,7 @@ class StopText {
   // cut off any more.
   std::string add(const std::string& part);
   bool stopped() const { return stopped_; }
-  // What is held back, where no more is sampled.
+  // The text held back, at the end of sampling.
   std::string rest() const { return held_; }
 
  private:

@@ -44,14 +44,14 @@ class Shadow {
     });
   }
 
-  // The same for a thread's access to a few bytes; the cell is null if there is none.
+  // Visits the cells of a thread's access to a few bytes; a cell is null if there is none.
   template <typename Visit>
   void access(uintptr_t address, size_t bytes, const Visit& visit) {
     each_cell(address, address + bytes,
               [&](uintptr_t at, uint8_t mask) { visit(find(at, false), mask, at); });
   }
 
-  // The same for any range, without creating cells.
+  // Visits the cells of any range, without creating cells.
   template <typename Visit>
   void inspect(const void* data, size_t bytes, const Visit& visit) {
     each_page(data, bytes, [&](uintptr_t begin, uintptr_t end) {

@@ -25,7 +25,7 @@ size_t with_red_zone(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
 }
 
-// Protects the pages that lie entirely inside of the range.
+// Protects the pages that are entirely inside of the range.
 void protect_inner_pages(char* data, size_t bytes, int access) {
   const auto begin = reinterpret_cast<uintptr_t>(data), end = begin + bytes;
   const uintptr_t first = (begin + kPage - 1) / kPage * kPage, last = end / kPage * kPage;

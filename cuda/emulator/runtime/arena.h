@@ -25,7 +25,7 @@ class Arena {
   Allocation find(const void* address) const;
   bool contains(const void* address) const { return address >= base_ && address < end_; }
 
-  // Fatal unless all the bytes lie in one live allocation; `what`: the access, for the message.
+  // Fatal unless all the bytes are in one live allocation; `what`: the access, for the message.
   void check_range(const void* data, size_t bytes, const char* what) const;
 
   // With the guard enabled, the host may access device memory only between these calls.

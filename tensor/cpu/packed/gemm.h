@@ -2,10 +2,9 @@
 // the elements while they pack them: dense layers train by these under --dtype bf16 on a CPU. The
 // kernel of float (tensor/cpu/float_gemm.cpp) rounds nothing, and has packed blocks of its own.
 //
-// Of bf16:
-// A packed factor consists of blocks of 16 x 16 pairs. A pair holds elements k and k + 1 (k even)
-// of a row of op(A) or of a column of op(B) in 32 bits, k in the lower half. A block of A has one
-// row after another, a block of B one k after another. Both are padded with zeros, k to 32s.
+// A packed factor of bf16 consists of blocks of 16 x 16 pairs. A pair holds elements k and k + 1 (k
+// even) of a row of op(A) or of a column of op(B) in 32 bits, k in the lower half. A block of A has
+// one row after another, a block of B one k after another. Both are padded with zeros, k to 32s.
 //
 // The sum of an element: blocks of kBf16Block terms, each summed from 0, are added in order. Within
 // a block FMA and AVX512-BF16 compute s = fma(a1, b1, s), s = fma(a0, b0, s) for each pair (k odd
@@ -85,7 +84,7 @@ const PackedKernel* bf16_fma();
 std::vector<const PackedKernel*> bf16_kernels();
 const PackedKernel* bf16_kernel();
 
-// What a layer computes besides its product, while the rows are in cache. Either may be empty.
+// Work of a layer besides its product, while the rows are in cache. Either may be empty.
 struct PackedLayer {
   // Writes `count` rows of A [rows,inner], from `row` on, to `to`: the product takes those. They are
   // followed by space for 2 numbers a row.

@@ -39,7 +39,7 @@ __global__ void multiply_by_wmma(float* c, const Half* a, const Half* b) {
   wmma::store_matrix_sync(c + row * kN + column, sums, kN, wmma::mem_row_major);
 }
 
-// The same with 16 x 8 tiles of C; cp.async copies A and B to shared memory.
+// The product by 16 x 8 tiles of C; cp.async copies A and B to shared memory.
 enum class Copies { waited_for, not_waited_for, never_waited_for };
 
 __global__ void multiply_by_mma(float* c, const Half* a, const Half* b, Copies copies) {

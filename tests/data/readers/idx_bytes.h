@@ -16,7 +16,7 @@ inline std::string idx_bytes(const std::vector<uint32_t>& sizes, const std::stri
   return bytes + payload;
 }
 
-// By deflate; zlib's `window` says what stands around it.
+// By deflate; zlib's `window` says what surrounds it.
 inline std::string deflated(const std::string& bytes, int window) {
   z_stream stream{};
   deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY);

@@ -33,7 +33,7 @@ TEST_F(ZipTest, ReadsStoredAndDeflatedFiles) {
             "hello");
   EXPECT_EQ(read(zip_bytes({zip_entry("empty", "")})), "");
   ZipEntry streamed = zip_entry("a", "hello");
-  streamed.flags = 8;  // the sizes stand behind the bytes: those of the list count
+  streamed.flags = 8;  // the sizes follow the bytes: those of the list count
   EXPECT_EQ(read(zip_bytes({streamed})), "hello");
 }
 

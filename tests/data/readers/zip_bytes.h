@@ -17,7 +17,7 @@ inline std::string little_endian(uint64_t number, int length) {
   return bytes;
 }
 
-// What an archive says of a file. `unpacked_size` and the like may lie.
+// What an archive says of a file. `unpacked_size` and the like may be false.
 struct ZipEntry {
   std::string name, packed;
   uint64_t method, flags, checksum, packed_size, unpacked_size;

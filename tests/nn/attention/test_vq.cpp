@@ -259,7 +259,7 @@ TEST(Vq, AuxiliaryLoss) {
   }
 }
 
-// Of four codes the keys of head 0 use two alike, those of head 1 one.
+// The keys of head 0 use two of four codes equally, those of head 1 one.
 TEST(Vq, UsageAndEntropy) {
   const auto attention = make_attention(vq(4, 2, 1));
   write_values({-3, -1, 1, 3, -3, -1, 1, 3}, codebook_of(*attention));

@@ -1,5 +1,5 @@
 // Every registered attention passes the conformance checks. That each check catches the defect it
-// is for stands in test_sabotage_*.cpp.
+// is for is in test_sabotage_*.cpp.
 #include "nn/verify/conformance.h"
 
 #include <gtest/gtest.h>
