@@ -27,16 +27,18 @@ TEST_F(AttentionListFlag, ConfigTomlHoldsTheListAndWhatItShares) {
 }
 
 TEST_F(AttentionListFlag, RefusesWhatCannotBe) {
-  const auto refused = [&](const std::string& flags, const std::vector<std::string>& fragments) {
+  const auto not_taken = [&](const std::string& flags,
+                             std::initializer_list<std::string> fragments) {
     refused(2, kFour + flags + " --out none", fragments);
   };
-  refused("--attention linear/sparse", {"--attention, item 2 of 2", "'sparse'"});
-  refused("--attention linear//softmax", {"item 2 of 3"});
-  refused("--attention a/b/c/d/e", {"item 1 of 5"});
-  refused("--attention linear/softmax/linear/softmax/vq", {"--attention names 5", "--layers is 4"});
-  refused("--attention linear/softmax --codes 4", {"--codes is a setting of attention"});
-  refused("--attention linear/softmax --memory long", {"--memory long applies to no attention"});
-  refused("--attention vq/linear --recompute", {"--recompute does not go with --attention vq"});
+  not_taken("--attention linear/sparse", {"--attention, item 2 of 2", "'sparse'"});
+  not_taken("--attention linear//softmax", {"item 2 of 3"});
+  not_taken("--attention a/b/c/d/e", {"item 1 of 5"});
+  not_taken("--attention linear/softmax/linear/softmax/vq",
+            {"--attention names 5", "--layers is 4"});
+  not_taken("--attention linear/softmax --codes 4", {"--codes is a setting of attention"});
+  not_taken("--attention linear/softmax --memory long", {"--memory long applies to no attention"});
+  not_taken("--attention vq/linear --recompute", {"--recompute does not go with --attention vq"});
 }
 
 }  // namespace

@@ -51,6 +51,9 @@ TEST(CudaDevice, RefusesWhatOnlyTheCpuHas) {
     expect_error(ErrorKind::usage, {"gla has no kernels for `device` cuda yet"}, call);
 
   register_attention({.name = "cpu-only",
+                      .summary = "",
+                      .source = "",
+                      .settings = {},
                       .make = [](const AttentionOptions&) { return make_attention({"linear"}); },
                       .variants = {},
                       .cpu_only = true});

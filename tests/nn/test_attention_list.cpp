@@ -20,7 +20,7 @@ TEST(AttentionList, HasANormalForm) {
 }
 
 TEST(AttentionList, NamesThePlaceOfAnError) {
-  const auto refused = [](const std::string& list, const std::vector<std::string>& fragments) {
+  const auto refused = [](const std::string& list, std::initializer_list<std::string> fragments) {
     expect_error(ErrorKind::usage, fragments, [&] { parse_attentions(list); });
   };
   refused("sparse", {"there is no attention 'sparse'", "softmax"});

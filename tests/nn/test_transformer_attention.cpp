@@ -74,17 +74,17 @@ TEST(TransformerAttention, TrainedSavedAndSampled) {
   std::vector<ModelConfig> configs;
   for (const char* feature : {"positive", "hyperbolic", "trig", "relu"}) {
     configs.push_back(model_with("performer"));
-    configs.back().attention.settings["feature"] = feature;
-    configs.back().attention.settings["redraw"] = 3;
+    configs.back().attentions[0].settings["feature"] = feature;
+    configs.back().attentions[0].settings["redraw"] = 3;
   }
   configs.push_back(model_with("soft-vq"));
-  configs.back().attention.settings["anneal"] = 0.1;
+  configs.back().attentions[0].settings["anneal"] = 0.1;
   for (const char* codebook : {"ema", "gradient"}) {
     configs.push_back(model_with("vq"));
-    configs.back().attention.settings["codebook"] = codebook;
+    configs.back().attentions[0].settings["codebook"] = codebook;
   }
   configs.push_back(model_with("linear"));
-  configs.back().attention.settings["rule"] = "gated";
+  configs.back().attentions[0].settings["rule"] = "gated";
   for (ModelConfig config : configs) {
     const std::string what = label_of(config.attentions[0]);
     Transformer model(config);
@@ -162,7 +162,7 @@ TEST(TransformerAttention, QueriesOfASoftmaxModelAreScaledOnce) {
                    parameter.var.value());
       before[parameter.name] = parameter.var.value().to_doubles();
     }
-    model.scale_queries_from_softmax();
+    for (int64_t layer = 0; layer < 2; ++layer) model.scale_queries_from_softmax(layer);
     const double factor = attention == "vq" || attention == "soft-vq" ? 1 / std::sqrt(8.0) : 1.0;
     for (const Parameter& parameter : model.parameters()) {
       const std::vector<double> now = parameter.var.value().to_doubles(),
@@ -240,6 +240,9 @@ class NotCausal final : public Attention {
 
 TEST(TransformerAttention, NeedsACausalForm) {
   register_attention({.name = "not-causal",
+                      .summary = "",
+                      .source = "",
+                      .settings = {},
                       .make = [](const AttentionOptions&) { return std::make_unique<NotCausal>(); },
                       .variants = {}});
   try {
