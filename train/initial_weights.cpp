@@ -123,7 +123,7 @@ class InitialWeights {
   }
 
  private:
-  // Of a layer that the base has.
+  // Whether changed settings define this tensor, which is of a layer that the base has.
   bool is_redefined(const std::string& name) const {
     const int64_t layer = layer_of(name);
     return layer >= 0 && contains_any(name, redefined_tensors(base_.attention_of(layer),

@@ -127,7 +127,7 @@ TEST_F(InitFrom, CodebooksScaleTheQueriesOnce) {
   }
 }
 
-// Of several attentions each layer starts from what that layer was.
+// With several attentions each layer starts from what that layer was.
 TEST_F(InitFrom, EachLayerIsScaledByWhatItWas) {
   done("train --init-from softmax --attention softmax --layers 3" + kStill + " --out three");
   done("train --init-from three --attention softmax/vq:codes=4" + kStill + " --out mixed");
