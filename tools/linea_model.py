@@ -27,7 +27,8 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention attention_output bias channels class_embedding codes feature features heads layer_convolution layers levels nu output_head positions reversible rule size task tie"""
+READ = """attention attention_output bias channels class_embedding codes feature features heads layer_convolution layers levels nu
+output_head positions reversible rule size task tie"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device
 dim dropout dtype early_stop ema eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
 optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
@@ -69,9 +70,8 @@ def read_file(path):
                 choose(f"the value of {key},", value, [DELETED[key]])
             else:
                 settings[choose("the setting", key, READ.split() + UNREAD.split())] = json.loads(value)
-    if settings.get("layer_convolution") == "2d":
-        if "image_windows" not in metadata:
-            print(f"{path}: an older version trained it with other windows at the image's border", file=sys.stderr)
+    if settings.get("layer_convolution") == "2d" and "image_windows" not in metadata:
+        print(f"{path}: an older version trained it with other windows at the image's border", file=sys.stderr)
     return tensors, settings, json.loads(metadata.get("vocabulary", "{}"))
 
 # ---- feature maps: x [H,N,D] -> features [H,N,F], and the log of a weight of each row [H,N] ----
@@ -118,13 +118,9 @@ def mixture_of_codes(distance, width):  # p(f | k) = softmax_f(-|k - c_f|^2 / (2
 
 def attentions(settings):
     """The settings of the attentions that the layers take in turn: "linear:rule=gated/softmax"."""
-    items = []
-    for item in settings["attention"].split("/"):
-        name, *own = item.split(":")
-        pairs = (setting.split("=", 1) for setting in own)
-        items.append({**settings, "attention": name, **{key.replace("-", "_"): int(value) if value.isdigit() else value
-                                                        for key, value in pairs}})
-    return items
+    return [{**settings, "attention": name, **{key.replace("-", "_"): int(value) if value.isdigit() else value
+                                               for key, value in (setting.split("=", 1) for setting in own)}}
+            for name, *own in (item.split(":") for item in settings["attention"].split("/"))]
 
 # ---- attention: q, k, v [H,N,D] -> y [H,N,D], position i from the positions j <= i ----
 def softmax(x):

@@ -72,6 +72,8 @@ struct MechanismKind {
   bool in_turn = false;  // a list of them, which the layers take in turn (nn/attention_list.h)
 };
 std::vector<MechanismKind> mechanism_kinds();  // task, attention, optimizer
+// What the mechanism of this name, or those of a list, declare; of an empty name, nothing.
+Declarations declared_by(const MechanismKind& kind, const std::string& name);
 
 // Settings from one place. `source` names it in errors, empty for the command line; there all
 // values are texts, to be read as what each setting holds.
@@ -136,7 +138,7 @@ double learning_rate_at(int64_t step, const RunConfig& config);
 // Error: ErrorKind::usage where settings cannot work (no task, an unknown device, settings of the
 // mechanisms that do not go together ...).
 void check_settings(const RunConfig& config);
-// The same of all but the task.
+// All of these but what concerns the task.
 void check_model_settings(const RunConfig& config, Work work);
 
 }  // namespace linea

@@ -19,8 +19,8 @@ Setting integer_of(const char* key, double min, const char* help) {
   return declare::integer(key, 0, at_least(min), help);
 }
 
-// Of where, how fast and what is written, not of what is learned.
-Setting harmless(Setting setting) {
+// A setting of where, how fast and what is written, not of what is learned.
+Setting not_learned(Setting setting) {
   setting.affects_training = false;
   return setting;
 }
@@ -108,35 +108,37 @@ void add_records(std::vector<GeneralSetting>& list) {
     list.push_back(general("Training", member, std::move(setting)));
   };
   add(&Config::eval_every,
-      harmless(integer_of("eval_every", 0,
-                          "steps between evaluations on the validation split; 0: at the end")));
+      not_learned(integer_of("eval_every", 0,
+                             "steps between evaluations on the validation split; 0: at the end")));
   add(&Config::early_stop,
-      harmless(integer_of("early_stop", 0,
-                          "end the run where val_loss does not improve in this many evaluations in "
-                          "a row; 0: never")));
+      not_learned(
+          integer_of("early_stop", 0,
+                     "end the run where val_loss does not improve in this many evaluations in "
+                     "a row; 0: never")));
   add(&Config::save_every,
-      harmless(integer_of("save_every", 0,
-                          "steps between checkpoints; 0: every ten minutes, and at the end")));
+      not_learned(integer_of("save_every", 0,
+                             "steps between checkpoints; 0: every ten minutes, and at the end")));
   add(&Config::sample_every,
-      harmless(integer_of("sample_every", 0, "steps between samples; 0: at the end")));
+      not_learned(integer_of("sample_every", 0, "steps between samples; 0: at the end")));
   add(&Config::judge_samples,
-      harmless(integer("judge_samples", 0, {0, static_cast<double>(kMaxJudgedSamples)},
-                       "samples that are judged at the same steps, as by linea judge")));
+      not_learned(integer("judge_samples", 0, {0, static_cast<double>(kMaxJudgedSamples)},
+                          "samples that are judged at the same steps, as by linea judge")));
   add(&Config::keep_last,
-      harmless(
+      not_learned(
           integer_of("keep_last", 0,
                      "newest checkpoints to keep, in addition to the best by validation; 0: all")));
   add(&Config::keep_every,
-      harmless(integer_of("keep_every", 0,
-                          "also keep checkpoints at multiples of this many steps; 0: none")));
+      not_learned(integer_of("keep_every", 0,
+                             "also keep checkpoints at multiples of this many steps; 0: none")));
   add(&Config::max_time,
-      harmless(text("max_time", "", "save and stop after this time, such as 3h50m; empty: never")));
+      not_learned(
+          text("max_time", "", "save and stop after this time, such as 3h50m; empty: never")));
   add(&Config::spike_guard,
       real("spike_guard", 0, at_least(0),
            "skip updates whose loss or gradient norm exceeds its running mean by this factor; 0: "
            "only non-finite ones"));
   add(&Config::tensorboard,
-      harmless(
+      not_learned(
           flag("tensorboard", "also write metrics and samples as event files to RUN/tensorboard")));
 }
 
@@ -146,8 +148,8 @@ void add_machine(std::vector<GeneralSetting>& list) {
     list.push_back(general("Machine", member, std::move(setting)));
   };
   add(&Config::threads,
-      harmless(integer_of("threads", 0,
-                          "CPU threads; 0: all cores; fewer while other programs use them")));
+      not_learned(integer_of("threads", 0,
+                             "CPU threads; 0: all cores; fewer while other programs use them")));
   add(&Config::device, text("device", "", "cpu, cuda, or a device by number such as cuda:1"));
   add(&Config::dtype,
       changing(MayChange::by_init_from,  // other products, other losses
