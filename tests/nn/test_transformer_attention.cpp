@@ -240,6 +240,9 @@ class NotCausal final : public Attention {
 
 TEST(TransformerAttention, NeedsACausalForm) {
   register_attention({.name = "not-causal",
+                      .summary = "",
+                      .source = "",
+                      .settings = {},
                       .make = [](const AttentionOptions&) { return std::make_unique<NotCausal>(); },
                       .variants = {}});
   try {
