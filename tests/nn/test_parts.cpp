@@ -39,7 +39,7 @@ std::vector<Tensor> run(const AttentionOptions& options, const Case& c, int thre
                              Var(random_tensor(values, 3), true)};
   AttentionInputs in{inputs[0], inputs[1], inputs[2], Var()};
   if (attention->gate().size > 0) {
-    Tensor gate = random_tensor({c.B, c.H, c.N}, 4);
+    Tensor gate = random_tensor({c.B, c.H, c.N, 1}, 4);
     for (int64_t i = 0; i < gate.numel(); ++i)
       gate.data<double>()[i] = 1 / (1 + std::exp(-gate.data<double>()[i]));
     inputs.emplace_back(gate, true);
