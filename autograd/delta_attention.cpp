@@ -36,66 +36,24 @@ Tensor unit_features_backward(const FeatureMap& map, const UnitFeatures& saved, 
   return map.backward(saved.x, saved.features, gradient, saved.side, saved.heads, gradients);
 }
 
-// beta and log a [B,H,N], or their gradients; log_decay is undefined where the state does not
-// decay. `given`: the gates as they were given, or all gradients, [B,H,N] or [2,B,H,N].
-struct Gates {
-  Tensor beta, log_decay{}, given{};
-  GateForm form = GateForm::value;
-
-  bool decays() const { return log_decay.defined(); }
-  Tensor given_beta() const { return decays() ? given.select(0) : given; }
-  // Gradients that are to be written.
-  Gates like() const {
-    const Tensor grads(given.shape(), given.dtype());
-    if (!decays()) return {grads, {}, grads};
-    return {grads.select(0), grads.select(1), grads};
+// beta and log a [B,H,N], or their gradients: in the place of that of log a, the gradient of its
+// sums L_i up to a position. log_decay is undefined where the state does not decay.
+struct GateTensors {
+  static GateTensors of(const RuleGates& gates) {
+    return {gates.beta.value(), gates.log_decay.value_or_none()};
   }
+  GateTensors like() const {  // to be written
+    const auto new_tensor = [](const Tensor& x) { return Tensor(x.shape(), x.dtype()); };
+    return {new_tensor(beta), log_decay.defined() ? new_tensor(log_decay) : Tensor()};
+  }
+  Tensor beta, log_decay;
 };
-
-// The axis of beta and a first, and last again: [B,H,N,2] <-> [2,B,H,N].
-Tensor apart(const Tensor& gate) {
-  const int64_t count = gate.numel() / 2;
-  return ops::permute(gate, {{1, 1, count, 2}, {0, 1, 3, 2}, 1},
-                      {2, gate.size(0), gate.size(1), gate.size(2)});
-}
-Tensor together(const Tensor& gates) {
-  const int64_t count = gates.numel() / 2;
-  return ops::permute(gates, {{1, 1, 2, count}, {0, 1, 3, 2}, 1},
-                      {gates.size(1), gates.size(2), gates.size(3), 2});
-}
-
-// beta, and log a, 0 in the padding.
-Gates gates_of(const Tensor& gate, GateForm form, const Tensor& valid) {
-  const auto strength = [form](const Tensor& x) {
-    return form == GateForm::logit ? ops::pointwise(Pointwise::sigmoid, x) : x;
-  };
-  if (gate.shape().rank() == 3) return {strength(gate), {}, gate, form};
-  const Tensor both = apart(gate);
-  const Tensor log_decay = ops::pointwise(log_of(form), both.select(1));
-  ops::clear_padding(log_decay, valid);
-  return {strength(both.select(0)), log_decay, both, form};
-}
-
-// The gradient of the gates, given that of beta and of the sums L_i of log a up to a position:
-// d log a_t = sum_{i >= t} dL_i. That of the padding is 0.
-Tensor gate_gradient(const Gates& gates, const Gates& grads, const Tensor& valid) {
-  if (gates.form == GateForm::logit) {
-    ops::copy_into(ops::pointwise_backward(Pointwise::sigmoid, gates.given_beta(), grads.beta),
-                   grads.beta);
-    ops::clear_padding(grads.beta, valid);
-  }
-  if (!gates.decays()) return grads.beta;
-  const Tensor a = gates.given.select(1), dL = grads.log_decay;  // which becomes da
-  ops::copy_into(ops::pointwise_backward(log_of(gates.form), a, ops::reverse_cumsum(dL)), dL);
-  ops::clear_padding(dL, valid);
-  return together(grads.given);
-}
 
 // The forward and the backward pass of one call.
 template <typename T>
 class DeltaPass {
  public:
-  DeltaPass(const FeatureMap& map, const Heads& in, const Gates& gates,
+  DeltaPass(const FeatureMap& map, const Heads& in, const GateTensors& gates,
             const LinearAttentionOptions& options)
       : map_(map), in_(in), gates_(gates), plan_(map, in.q, in.v, options) {}
 
@@ -108,33 +66,18 @@ class DeltaPass {
     return y;
   }
 
-  // Writes the gradients of q, k, v, beta and, in the place of log a, its sums; those of the map's
-  // parameters are added to `parameters`.
-  void backward(const Tensor& dy, const Heads& grads, const Gates& dgates,
+  // Writes the gradients of q, k, v and of the gates; those of the map's parameters are added to
+  // `parameters`.
+  void backward(const Tensor& dy, const Heads& grads, const GateTensors& dgates,
                 const std::vector<Tensor>& parameters) const {
     plan_.each_tile([&](const Tile& tile) {
-      const std::vector<Tile> segments = plan_.segments(tile);
-      size_t stride =
-          1;  // segments between saved states: the square root of their number, or above
-      while (stride * stride < segments.size()) ++stride;
       const Tensor dstate = zero_state(tile);
-      std::vector<Tensor> saved = {zero_state(tile)};  // before segments 0, stride, 2 stride, ...
-      for (size_t first = 0; first + stride < segments.size(); first += stride) {
-        const Tensor state = saved.back().clone();
-        for (size_t s = first; s < first + stride; ++s) pass(segments[s], state, Tensor());
-        saved.push_back(state);
-      }
-      for (; !saved.empty(); saved.pop_back()) {
-        const size_t first = (saved.size() - 1) * stride,
-                     end = std::min(first + stride, segments.size());
-        std::vector<Tensor> states = {saved.back()};  // before segments first .. end - 1
-        for (size_t s = first; s + 1 < end; ++s) {
-          states.push_back(states.back().clone());
-          pass(segments[s], states.back(), Tensor());
-        }
-        for (size_t s = end; s > first; --s, states.pop_back())
-          pass_back(segments[s - 1], states.back(), dstate, dy, grads, dgates, parameters);
-      }
+      each_segment_back(
+          plan_.segments(tile), zero_state(tile),
+          [&](const Tile& segment, const Tensor& state) { pass(segment, state, Tensor()); },
+          [&](const Tile& segment, const Tensor& state) {
+            pass_back(segment, state, dstate, dy, grads, dgates, parameters);
+          });
     });
   }
 
@@ -149,7 +92,7 @@ class DeltaPass {
   }
 
   template <typename E = const T>
-  DeltaGates<E> of_segment(const Gates& gates, const Tile& segment) const {
+  DeltaGates<E> of_segment(const GateTensors& gates, const Tile& segment) const {
     DeltaGates<E> result{plan_.strided(gates.beta, 1, segment)};
     if (gates.log_decay.defined()) result.log_decay = plan_.strided(gates.log_decay, 1, segment);
     return result;
@@ -170,7 +113,7 @@ class DeltaPass {
   }
 
   void pass_back(const Tile& segment, const Tensor& state, const Tensor& dstate, const Tensor& dy,
-                 const Heads& grads, const Gates& dgates,
+                 const Heads& grads, const GateTensors& dgates,
                  const std::vector<Tensor>& parameters) const {
     const UnitFeatures q = unit(in_.q, Side::query, segment), k = unit(in_.k, Side::key, segment);
     const Tensor dq(q.rows.shape(), q.rows.dtype()), dk(k.rows.shape(), k.rows.dtype());
@@ -187,40 +130,45 @@ class DeltaPass {
 
   const FeatureMap& map_;
   Heads in_;
-  Gates gates_;
+  GateTensors gates_;
   Plan<T> plan_;
   const Kernels<T>& table_ = kernels<T>(context().device);
 };
 
 }  // namespace
 
-Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
+Var delta_attention(const FeatureMapPtr& map, const AttentionInputs& in, const RuleGates& gates,
                     const LinearAttentionOptions& options) {
-  check_heads("delta_attention", in, options.valid, in.gate.shape().rank() == 3 ? 1 : 2);
+  check_heads("delta_attention", in, options.valid, gates);
   require(options.causal, "delta_attention: the delta rule is causal only");
-  const Gates gates = gates_of(in.gate.value(), in.gate_form, options.valid);
+  const GateTensors values = GateTensors::of(gates);
+  const bool decays = gates.log_decay.defined();
   // Both passes compute from the saved inputs. The gradients of decays are sums that cancel
   // (linear_attention.cpp).
-  const Heads kept = gates.decays() ? Heads::of(in) : Heads::saved(in);
+  const Heads kept = decays ? Heads::of(in) : Heads::saved(in);
+  std::vector<Var> inputs = {in.q, in.k, in.v, gates.beta};
+  if (decays) inputs.push_back(gates.log_decay);
   return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
-    const Tensor y = DeltaPass<T>(*map, kept.as(in.v.dtype()), gates, options).forward();
+    const Tensor y = DeltaPass<T>(*map, kept.as(in.v.dtype()), values, options).forward();
     return from_feature_op(
-        "delta_attention", y, {in.q, in.k, in.v, in.gate}, *map,
+        "delta_attention", y, inputs, *map,
         [=](const Tensor& dy, const std::vector<Tensor>& dparameters) -> Gradients {
           const Heads given = kept.as(dy.dtype()), grads = given.new_gradients(dy.dtype());
-          const Gates dgates = gates.like();
-          DeltaPass<T>(*map, given, gates, options).backward(dy, grads, dgates, dparameters);
-          return {grads.q.data, grads.k.data, grads.v.data,
-                  gate_gradient(gates, dgates, options.valid)};
+          const GateTensors dgates = values.like();
+          DeltaPass<T>(*map, given, values, options).backward(dy, grads, dgates, dparameters);
+          Gradients all = {grads.q.data, grads.k.data, grads.v.data, dgates.beta};
+          if (decays) all.emplace_back(ops::reverse_cumsum(dgates.log_decay));
+          return all;
         });
   });
 }
 
-Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionInputs& in) {
+Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionInputs& in,
+                  const RuleGates& gates) {
   const int64_t H = state.state.size(1), F = state.state.size(2), M = in.v.size(-1),
                 P = state.state.size(0) * H;
-  const Gates gates = gates_of(in.gate.value(), in.gate_form, Tensor());
+  const GateTensors values = GateTensors::of(gates);
   const auto features = [&](const Var& x, Side side) {
     return unit_features(map, x.value().reshape({P, 1, x.size(-1)}), side, {0, H}).rows;
   };
@@ -229,9 +177,9 @@ Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionInput
   with_real(y.dtype(), "delta_step", [&](auto zero) {
     using T = decltype(zero);
     kernels<T>(context().device)
-        .delta_step(context(), q.data<T>(), k.data<T>(), v.data<T>(), gates.beta.data<T>(),
-                    pointer<T>(gates.log_decay), state.state.data<Accumulator<T>>(), y.data<T>(), P,
-                    F, M);
+        .delta_step(context(), q.data<T>(), k.data<T>(), v.data<T>(), values.beta.data<T>(),
+                    pointer<T>(values.log_decay), state.state.data<Accumulator<T>>(), y.data<T>(),
+                    P, F, M);
   });
   return y;
 }

@@ -28,10 +28,10 @@
 
 namespace linea {
 
-// q, k [B,H,N,D], v [B,H,N,M], gate, beta [B,H,N] or beta and a [B,H,N,2] -> y [B,H,N,M]. A weight that the map gives a
-// whole key cancels in the division. Errors: shapes or dtypes that do not go together,
-// options.causal false.
-Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
+// q, k [B,H,N,D], v [B,H,N,M], gates: beta and, where the state decays, log_decay -> y [B,H,N,M];
+// in.gate is not read. A weight that the map gives a whole key cancels in the division. Errors:
+// shapes or dtypes that do not go together, options.causal false.
+Var delta_attention(const FeatureMapPtr& map, const AttentionInputs& in, const RuleGates& gates,
                     const LinearAttentionOptions& options);
 
 // The state of the recurrent form, S [B,H,F,M].
@@ -42,6 +42,7 @@ class DeltaState final : public AttentionState {
   Tensor state;
 };
 // One position (N = 1) of all sequences -> y [B,H,1,M]; changes the state.
-Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionInputs& in);
+Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionInputs& in,
+                  const RuleGates& gates);
 
 }  // namespace linea

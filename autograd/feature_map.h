@@ -55,6 +55,8 @@ class FeatureMap {
   virtual bool straight_through() const { return false; }
 };
 
+using FeatureMapPtr = std::shared_ptr<const FeatureMap>;
+
 // Var::from_op with the map's parameters as further inputs: `backward` adds their gradients to
 // `dparameters`, undefined where none is needed.
 using FeatureBackward =
@@ -64,10 +66,10 @@ Var from_feature_op(const char* op, const Tensor& value, std::vector<Var> inputs
                     const Tensor& saved = {});
 
 // The features of x [B,H,N,D] on the tape, [B,H,N,F], and the log weights [B,H,N] or undefined: for
-// the definitions in nn/attention/naive.h.
+// the definitions in autograd/rules/.
 struct FeatureVars {
   Var rows, weight;
 };
-FeatureVars apply_features(const std::shared_ptr<const FeatureMap>& map, const Var& x, Side side);
+FeatureVars apply_features(const FeatureMapPtr& map, const Var& x, Side side);
 
 }  // namespace linea

@@ -22,7 +22,7 @@ Var from_feature_op(const char* op, const Tensor& value, std::vector<Var> inputs
 }
 
 // Rows and weights are two ops on the same forward, each with the backward of its own result.
-FeatureVars apply_features(const std::shared_ptr<const FeatureMap>& map, const Var& x, Side side) {
+FeatureVars apply_features(const FeatureMapPtr& map, const Var& x, Side side) {
   const HeadRange heads{0, x.size(1)};
   const Tensor flat = x.value().reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
   const Features features = map->forward(flat, side, heads);

@@ -21,8 +21,13 @@ struct TileState {
   Tensor state, key_sum, scale;
 };
 
-// Log weights and log decays [B,H,N] of a gate.
-struct Gates {
+// Log weights and log decays [B,H,N]; undefined: 0.
+struct LogGates {
+  static LogGates of(const RuleGates& gates) {
+    return {gates.log_weight.value_or_none(), gates.log_decay.value_or_none()};
+  }
+  LogGates of(const Sequences& some) const { return {some.of(weight), some.of(decay)}; }
+  bool defined() const { return weight.defined() || decay.defined(); }
   Tensor weight, decay;
 };
 
@@ -35,8 +40,8 @@ struct Saved {
 };
 
 // Whether sums have scales: of logs and of keys with weights.
-bool has_scales(const FeatureMap& map, const Gates& gates) {
-  return map.kind() == FeatureKind::logs || map.weighs_keys() || gates.weight.defined();
+bool has_scales(const FeatureMap& map, const LogGates& gates) {
+  return map.kind() == FeatureKind::logs || map.weighs_keys() || gates.defined();
 }
 
 // The gradient of y, and the gradients that a backward pass writes: those of the log weights of
@@ -54,10 +59,10 @@ class LinearPass {
   using A = Accumulator<T>;
 
  public:
-  LinearPass(const FeatureMap& map, const Heads& in, const Gates& gates,
+  LinearPass(const FeatureMap& map, const Heads& in, const LogGates& gates,
              const LinearAttentionOptions& options)
       : map_(map),
-        plan_(map, in.q, in.v, options, map.in_kernel(), gates.decay.defined()),
+        plan_(map, in.q, in.v, options, map.in_kernel(), gates.defined()),
         in_(in),
         gates_(gates),
         causal_(options.causal),
@@ -121,10 +126,8 @@ class LinearPass {
     in.v = plan_.rows(in_.v, segment);
     if (k.features.weight.defined())
       in.weight = {k.features.weight.template data<T>(), segment.length};
-    if (gates_.weight.defined()) {
-      in.weight = plan_.strided(gates_.weight, 1, segment);
-      in.decay = plan_.strided(gates_.decay, 1, segment);
-    }
+    if (gates_.weight.defined()) in.weight = plan_.strided(gates_.weight, 1, segment);
+    if (gates_.decay.defined()) in.decay = plan_.strided(gates_.decay, 1, segment);
     return in;
   }
 
@@ -209,8 +212,7 @@ class LinearPass {
               gradient.weight = Tensor(k.features.weight.shape(), k.features.weight.dtype());
               dweight = {gradient.weight.template data<T>(), segment.length};
             }
-            if (k.present && gates_.weight.defined())
-              dweight = plan_.strided(grads.weight, 1, segment);
+            if (k.present && gates_.defined()) dweight = plan_.strided(grads.weight, 1, segment);
             table_.chunk_backward_key(context(), shape, in, dy, rows, grad_d, running.view(),
                                       gradient_rows(k, grads.in.k, segment, gradient), dweight,
                                       plan_.rows(grads.in.v, segment));
@@ -232,7 +234,7 @@ class LinearPass {
   const FeatureMap& map_;
   Plan<T> plan_;
   Heads in_;
-  Gates gates_;
+  LogGates gates_;
   bool causal_, scaled_;
   const Kernels<T>& table_ = kernels<T>(context().device);
   // Those made last, of queries and of keys: where one sweep ends, the next begins. Each tile has a
@@ -240,52 +242,36 @@ class LinearPass {
   mutable SideRows last_[2];
 };
 
-// log(1 - g), the weight of a key, and log g, the decay of the state.
-Gates log_gates(const Tensor& gate, GateForm form) {
-  if (!gate.defined()) return {};
-  return {ops::pointwise(log_one_minus(form), gate), ops::pointwise(log_of(form), gate)};
-}
-
-// d log g_t = -sum_{j >= t} dweight_j: the decay at t divides the weight of every key from t on.
-// The gradient of padding is 0.
-Tensor gate_gradient(const Tensor& gate, GateForm form, const Tensor& dweight,
-                     const Tensor& valid) {
-  const Tensor sums = ops::reverse_cumsum(dweight);
-  const Tensor dgate =
-      ops::add(ops::pointwise_backward(log_one_minus(form), gate, dweight),
-               ops::scale(ops::pointwise_backward(log_of(form), gate, sums), -1.0));
-  ops::clear_padding(dgate, valid);
-  return dgate;
-}
-
 }  // namespace
 
-Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
+Var linear_attention(const FeatureMapPtr& map, const AttentionInputs& in, const RuleGates& gates,
                      const LinearAttentionOptions& options) {
-  check_heads("linear_attention", in, options.valid);
-  require(options.causal || !in.gate.defined(),
+  const LogGates logs = LogGates::of(gates);
+  check_heads("linear_attention", in, options.valid, gates);
+  require(options.causal || !logs.defined(),
           "linear_attention: a gate has an order of time: it is causal only");
+  require(!map->weighs_keys() || !logs.defined(),
+          "linear_attention: a feature map that weighs keys goes with no gate");
   std::vector<Var> inputs = input_vars(in);
-  if (in.gate.defined()) inputs.push_back(in.gate);
+  for (const Var& gate : {gates.log_weight, gates.log_decay})
+    if (gate.defined()) inputs.push_back(gate);
   return with_stored(inputs[0].dtype(), "linear_attention", [&](auto zero) {
     using T = decltype(zero);
     const DType dtype = dtype_of(zero);
-    const Tensor gate = in.gate.value_or_none();
     // Both passes compute from the saved inputs. Those of maps that do not take rounded rows, and of
     // gates, whose gradients are sums that cancel, are saved as they are.
-    const bool exact = !map->takes_rounded() || gate.defined();
+    const bool exact = !map->takes_rounded() || logs.defined();
     const Heads values = Heads::of(in), kept = exact ? values : Heads::saved(in);
     const int64_t H = values.v.heads;
     const Tensor y = values.new_output();
-    const Gates gates = log_gates(gate, in.gate_form);
     const auto per_row = [&] {
       return Tensor({values.v.batches * H, values.v.length}, sum_dtype(dtype));
     };
-    const Saved saved{per_row(), has_scales(*map, gates) ? per_row() : Tensor()};
-    const auto pass = [map, gates, options](const Heads& given, const Sequences& some) {
+    const Saved saved{per_row(), has_scales(*map, logs) ? per_row() : Tensor()};
+    const auto pass = [map, logs, options](const Heads& given, const Sequences& some) {
       LinearAttentionOptions own = options;
       own.valid = some.of(options.valid);
-      return LinearPass<T>(*map, given, {some.of(gates.weight), some.of(gates.decay)}, own);
+      return LinearPass<T>(*map, given, logs.of(some), own);
     };
     kept.each_group(dtype, [&](const Sequences& some, const Heads& given) {
       pass(given, some).forward(given.output_heads(some.of(y)), saved.of(some, H));
@@ -293,10 +279,11 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
     const Tensor kept_y = ops::cast(y, exact ? dtype : saved_dtype(dtype));
     return from_feature_op(
         "linear_attention", y, inputs, *map,
-        [pass, kept, gate, form = in.gate_form, saved, kept_y, H, valid = options.valid](
-            const Tensor& dy, const std::vector<Tensor>& dparameters) {
+        [pass, kept, logs, saved, kept_y, H](const Tensor& dy,
+                                             const std::vector<Tensor>& dparameters) {
           const Heads grads = kept.new_gradients(dy.dtype());
-          const Tensor dweight = gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
+          const Tensor dweight =
+              logs.defined() ? Tensor({kept.v.batches, H, kept.v.length}, dy.dtype()) : Tensor();
           kept.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
             pass(given, some)
                 .backward(saved.of(some, H),
@@ -305,19 +292,22 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
                            some.of(dweight), dparameters});
           });
           Gradients all = input_gradients(grads);
-          if (gate.defined()) all.emplace_back(gate_gradient(gate, form, dweight, valid));
+          if (logs.weight.defined()) all.emplace_back(dweight);
+          // The decay at t divides the weight of every key from t on: minus their sum.
+          if (logs.decay.defined())
+            all.emplace_back(ops::scale(ops::reverse_cumsum(dweight), -1.0));
           return all;
         },
         exact ? Tensor() : kept_y);
   });
 }
 
-Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionInputs& in) {
+Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionInputs& in,
+                   const RuleGates& gates) {
   const Heads given = Heads::of(in);
-  const Gates gates = log_gates(in.gate.value_or_none(), in.gate_form);
   const Tensor y = given.new_output();
   with_stored(y.dtype(), "linear_step", [&](auto zero) {
-    LinearPass<decltype(zero)>(map, given, gates, {}).step(state.recurrent, y);
+    LinearPass<decltype(zero)>(map, given, LogGates::of(gates), {}).step(state.recurrent, y);
   });
   return y;
 }

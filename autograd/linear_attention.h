@@ -1,4 +1,4 @@
-// Linear attention under the sum and the gated rule:
+// Linear attention whose values are summed, the sum and the gated rule:
 //
 //   y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j), j <= i when causal, else all j
 //
@@ -9,11 +9,11 @@
 // k, v, y, and one denominator (and its scale) a row. Never in memory: N x N scores, N states,
 // features of a whole sequence.
 //
-// The gated rule is the sum rule with weights: S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T has
-// a_ij = (1 - g_j) exp(L_i - L_j) phi(q_i).phi(k_j), L = sum of log g, and exp(L_i) cancels in y_i.
+// A state that decays has weights: S_t = g_t S_{t-1} + w_t phi(k_t) v_t^T is the sum with a_ij = w_j
+// exp(L_i - L_j) phi(q_i).phi(k_j), L = sum of log g, and exp(L_i) cancels in y_i.
 //
 // Time O(N (F M + chunk (F + M))), extra bytes O(N) scalars + O(tile). The definition:
-// nn/attention/naive.h. (Katharopoulos 2020, section 3.3; Peng 2021, section 3.4, for the gate)
+// autograd/rules/sum.cpp. (Katharopoulos 2020, section 3.3; Peng 2021, section 3.4, for the gate)
 #pragma once
 
 #include <memory>
@@ -24,21 +24,23 @@
 
 namespace linea {
 
-// q, k [B,H,N,D], v [B,H,N,M], gate [B,H,N] or undefined -> y [B,H,N,M]. Errors: shapes or dtypes
-// that do not go together; a gate that is not causal.
-Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
+// q, k [B,H,N,D], v [B,H,N,M], gates: log_decay and log_weight -> y [B,H,N,M]; in.gate is not read.
+// Errors: shapes or dtypes that do not go together; gates without `causal`, or with a map that
+// weighs keys.
+Var linear_attention(const FeatureMapPtr& map, const AttentionInputs& in, const RuleGates& gates,
                      const LinearAttentionOptions& options);
 
-// The recurrent form's state, of fixed size.
+// The recurrent form's state, of fixed size. scaled: it decays, or its keys have weights.
 struct LinearState final : AttentionState {
   LinearState(const FeatureMap& map, int64_t batch, int64_t heads, int64_t key_size,
-              int64_t value_size, DType dtype, bool gated)
+              int64_t value_size, DType dtype, bool scaled)
       : recurrent({batch, heads, map.features(key_size)}, value_size, dtype,
-                  gated || map.kind() == FeatureKind::logs || map.weighs_keys()) {}
+                  scaled || map.kind() == FeatureKind::logs || map.weighs_keys()) {}
   size_t bytes() const override { return recurrent.bytes(); }
   RecurrentState recurrent;
 };
 // One position (N = 1) of all sequences -> y as linear_attention; updates the state.
-Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionInputs& in);
+Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionInputs& in,
+                   const RuleGates& gates);
 
 }  // namespace linea

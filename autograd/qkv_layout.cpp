@@ -4,7 +4,8 @@
 
 namespace linea {
 
-void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid, int64_t gates) {
+Shape check_heads(const char* op, const AttentionInputs& in, const Tensor& valid,
+                  const RuleGates& gates) {
   int64_t B = 0, H = in.heads, N = 0;
   if (in.qkv.defined()) {
     ops::common_dtype(op, {&in.qkv.value()});
@@ -23,9 +24,14 @@ void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid,
     N = in.q.size(2);
   }
   if (valid.defined()) ops::require_shape(op, "valid", valid, {B});
-  if (in.gate.defined())
-    ops::require_shape(op, "gate", in.gate.value(),
-                       gates == 1 ? Shape{B, H, N} : Shape{B, H, N, gates});
+  const Shape positions{B, H, N};
+  const auto check = [&](const char* name, const Var& gate) {
+    if (gate.defined()) ops::require_shape(op, name, gate.value(), positions);
+  };
+  check("log_decay", gates.log_decay);
+  check("log_weight", gates.log_weight);
+  check("beta", gates.beta);
+  return positions;
 }
 
 Heads Heads::as(DType dtype) const {

@@ -102,8 +102,9 @@ struct Heads {
   }
 };
 
-// Errors: shapes or dtypes of q, k, v, gate and valid that do not go together; `gates`: of each head.
-void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid, int64_t gates = 1);
+// {B,H,N}. Errors: shapes or dtypes of q, k, v, gates and valid that do not go together.
+Shape check_heads(const char* op, const AttentionInputs& in, const Tensor& valid,
+                  const RuleGates& gates = {});
 
 // The Vars of the inputs, and their gradients in the same order.
 std::vector<Var> input_vars(const AttentionInputs& in);

@@ -150,6 +150,32 @@ struct Plan {
   bool threaded_ = false;  // a thread computes a tile
 };
 
+// visit(segment, state) of the last segment first, `state` being the one before it, which
+// advance(segment, state) takes over a segment, from `start` on. Of n segments about sqrt(n) states
+// are saved, and those between are computed again.
+template <typename Advance, typename Visit>
+void each_segment_back(const std::vector<Tile>& segments, const Tensor& start,
+                       const Advance& advance, const Visit& visit) {
+  size_t stride = 1;  // segments between saved states: the square root of their number, or above
+  while (stride * stride < segments.size()) ++stride;
+  std::vector<Tensor> saved = {start};  // before segments 0, stride, 2 stride, ...
+  for (size_t first = 0; first + stride < segments.size(); first += stride) {
+    const Tensor state = saved.back().clone();
+    for (size_t s = first; s < first + stride; ++s) advance(segments[s], state);
+    saved.push_back(state);
+  }
+  for (; !saved.empty(); saved.pop_back()) {
+    const size_t first = (saved.size() - 1) * stride,
+                 end = std::min(first + stride, segments.size());
+    std::vector<Tensor> states = {saved.back()};  // before segments first .. end - 1
+    for (size_t s = first; s + 1 < end; ++s) {
+      states.push_back(states.back().clone());
+      advance(segments[s], states.back());
+    }
+    for (size_t s = end; s > first; --s, states.pop_back()) visit(segments[s - 1], states.back());
+  }
+}
+
 // The elements, or null where x is undefined.
 template <typename T>
 T* pointer(const Tensor& x) {

@@ -43,7 +43,7 @@ Measured measure(const AttentionOptions& chosen, const AttentionBench& options, 
   AttentionInputs taken{inputs[0], inputs[1], inputs[2], Var()};
   if (const GateSpec gate = attention->gate(); gate.size > 0) {
     const Tensor half =
-        Tensor::full(gate_shape(gate, {options.batch, options.heads, length}), DType::f32, 0.5);
+        Tensor::full({options.batch, options.heads, length, gate.size}, DType::f32, 0.5);
     taken.gate = inputs.emplace_back(half, true);
   }
   const auto forward = [&] {
@@ -78,7 +78,7 @@ void measure_steps(const AttentionOptions& chosen, const AttentionBench& options
   };
   AttentionInputs in{normal(1), normal(2), normal(3), Var()};
   const GateSpec gate = attention->gate();
-  const Shape gates = gate_shape(gate, {options.batch, options.heads, 1});
+  const Shape gates{options.batch, options.heads, 1, gate.size};
   if (gate.size > 0) in.gate = Var(Tensor::full(gates, DType::f32, 0.5));
   const std::unique_ptr<AttentionState> state = attention->start(options.batch, DType::f32);
   int64_t position = 0;

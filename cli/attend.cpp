@@ -78,6 +78,9 @@ void run_attend(const attend::Options& options) {
     if (const auto bad = attend::first_unlike(tensor, [](auto x) { return std::isfinite(x); }))
       fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name,
            options.in, bad->value, bad->place, name_of(tensor.dtype()));
+  for (auto& [name, tensor] : out)  // one gate a head is [B,H,N] in a file
+    if (name == "d" + needs.gate.name && needs.gate.size == 1)
+      tensor = tensor.reshape({tensor.size(0), tensor.size(1), tensor.size(2)});
   if (needs.omega) out.insert(out.begin() + 1, {"omega", attend::find_tensor(*attention, "omega")});
   write_safetensors(options.out, out);
   std::vector<std::string> written;

@@ -91,11 +91,12 @@ Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options) 
   in.v = file.read("v", {B, H, N, {"M"}}, why);
   if (needs.gate.size > 0) {
     Axes axes = {B, H, N};
-    if (needs.gate.size == 2) axes.push_back({"2", 2});
+    if (needs.gate.size > 1) axes.push_back({"G", needs.gate.size});
     in.gate = file.read(needs.gate.name, axes, why);
     file.refuse(
         needs.gate.name, in.gate, [](auto g) { return g >= 0 && g <= 1; },
         "it must be from 0 to 1");
+    in.gate = in.gate.reshape({B.size, H.size, N.size, needs.gate.size});
   }
   if (needs.omega && file.has("omega")) {
     in.omega = file.read("omega", {H, {"R"}, D}, why);

@@ -59,19 +59,6 @@ struct AttentionTraits {
   double scale_from_softmax = 1;
 };
 
-// The gates of an attention, which a projection of the layer's input gives.
-struct GateSpec {
-  std::string name = "gate";  // in the files of `linea attend`
-  int64_t size = 0;           // numbers of a head and position; 0: none
-  // Initial biases, before the logistic function, [H,size] row by row; empty: 0.
-  std::vector<double> initial_bias{};
-};
-
-// FLOPs of a token and head, the mean over a causal sequence; training: forward and backward.
-struct AttentionFlops {
-  double forward, training;
-};
-
 // Work around a training step, of an attention that is not trained by gradients alone.
 class TrainingHooks {
  public:
@@ -119,12 +106,6 @@ class Attention {
   AttentionTraits traits_;
   GateSpec gate_{};
 };
-
-// AttentionInputs::gate of an attention with gates, given the axes of positions, [B,H,N].
-inline Shape gate_shape(const GateSpec& gate, std::vector<int64_t> positions) {
-  if (gate.size > 1) positions.push_back(gate.size);
-  return Shape(positions);
-}
 
 using AttentionFactory = std::function<std::unique_ptr<Attention>(const AttentionOptions&)>;
 

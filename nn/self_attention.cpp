@@ -48,7 +48,7 @@ void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, Var* au
 void set_gates(AttentionInputs& in, const Var& scores, const Attention& attention) {
   const GateSpec& gate = attention.gate();
   const int64_t B = scores.size(0), N = scores.size(1), H = scores.size(2) / gate.size;
-  in.gate = reshape(split_heads(scores, 1, H), gate_shape(gate, {B, H, N}));
+  in.gate = reshape(split_heads(scores, 1, H), {B, H, N, gate.size});
   in.gate_form = GateForm::logit;
 }
 

@@ -1,6 +1,6 @@
 // residual + dropout(out(attention(qkv(norm(conv(x)))))): projections and heads around an Attention,
-// which mixes q, k and v; conv is the identity or a causal convolution. Rules with a gate get g =
-// sigmoid(gate(norm(conv(x)))), one number a head and position.
+// which mixes q, k and v; conv is the identity or a causal convolution. Attentions with gates get
+// gate(norm(conv(x))), logits, GateSpec::size numbers a head and position.
 //
 // With attention_output gated, y of the attention becomes rms(y) silu(output_gate(norm(conv(x))))
 // before `out`, each head of y normalized alone; of softmax attention, whose y is a mean of values already,
@@ -53,8 +53,8 @@ const std::vector<std::string>& attention_output_kinds();
 std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64_t layer);
 // Adds the parameters of an attention to the model's.
 void add_parameters(ParameterInit& init, const std::string& prefix, const Attention& attention);
-// The layer of the gates: one or two numbers a head, with a bias in every model, which sets how long a head
-// remembers at first. Undefined where the attention has no gate.
+// The layer of the gates: GateSpec::size numbers a head, with a bias in every model, which sets how
+// long a head remembers at first. Undefined where the attention has no gate.
 Linear make_gate(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                  const Attention& attention);
 // *auxiliary += what the attention adds to the loss; null: nowhere.

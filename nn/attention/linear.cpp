@@ -1,9 +1,6 @@
-// Linear attention: y_i = sum_j phi(q_i).phi(k_j) v_j / sum_j phi(q_i).phi(k_j), and its other
-// update rules, by --rule: sum, gated (S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T), delta and
-// gated-delta (autograd/delta_attention.h). Sources: Katharopoulos, Vyas, Pappas, Fleuret 2020, "Transformers
-// are RNNs", eq. 4-5, 18-20; Peng et al. 2021, "Random feature attention", section 3.4; Schlag,
-// Irie, Schmidhuber 2021, "Linear Transformers are secretly fast weight programmers", section 4;
-// Yang, Kautz, Hatamizadeh 2025, "Gated delta networks".
+// Linear attention: a feature map of --feature under an update rule of --rule (autograd/rules/). The
+// sum rule is y_i = sum_j phi(q_i).phi(k_j) v_j / sum_j phi(q_i).phi(k_j). (Katharopoulos, Vyas,
+// Pappas, Fleuret 2020, "Transformers are RNNs")
 #include <algorithm>
 #include <cmath>
 
@@ -21,10 +18,10 @@ std::unique_ptr<FeatureMap> make_map(const AttentionOptions& options) {
 
 class LinearAttention final : public MappedAttention {
  public:
-  LinearAttention(const AttentionOptions& options, naive::Rule rule)
+  LinearAttention(const AttentionOptions& options, const RulePtr& rule)
       : MappedAttention(options, make_map(options), rule) {
     map_->features(options.key_size);  // refuses what cannot be before the first batch
-    if (!naive::decays(rule)) return;
+    if (!rule->spec().decay_gate) return;
     gate_.initial_bias.resize(static_cast<size_t>(options.heads * gate_.size));
     for (int64_t head = 0; head < options.heads; ++head)  // a decay is the last of a head
       gate_.initial_bias[static_cast<size_t>((head + 1) * gate_.size - 1)] = memory_bias(head);
@@ -45,27 +42,36 @@ class LinearAttention final : public MappedAttention {
   }
 };
 
+// Whether squares of q and k are features for the rule.
+bool takes_squares(const std::string& rule) { return rule == "sum"; }
+
 std::unique_ptr<Attention> make(const AttentionOptions& options) {
   const std::string &rule = options.settings.text("rule"),
                     &feature = options.settings.text("feature");
-  if (rule == "sum") return std::make_unique<LinearAttention>(options, naive::Rule::sum);
-  require(feature != "square",
+  require(feature != "square" || takes_squares(rule),
           "`rule` {} does not go with `feature` square; choose elu, relu, exp or dpfp", rule);
-  return std::make_unique<LinearAttention>(options, rule == "gated"   ? naive::Rule::gated
-                                                    : rule == "delta" ? naive::Rule::delta
-                                                                      : naive::Rule::gated_delta);
+  return std::make_unique<LinearAttention>(options, find_rule(rule));
 }
 
-const std::vector<std::string>& rules() {
-  static const std::vector<std::string> names = {"sum", "gated", "delta", "gated-delta"};
+// The rules that `memory` is a setting of.
+std::vector<std::string> rules_with_decay_gate() {
+  std::vector<std::string> names;
+  for (const RulePtr& rule : rules())
+    if (rule->spec().decay_gate) names.push_back(rule->spec().name);
   return names;
+}
+
+std::string sources() {
+  std::vector<std::string> all;
+  for (const RulePtr& rule : rules()) all.push_back(rule->spec().name + ": " + rule->spec().source);
+  return fmt::format("{}", fmt::join(all, "; "));
 }
 
 std::vector<Settings> variants() {
   std::vector<Settings> result;
-  for (const std::string& rule : rules())
+  for (const std::string& rule : rule_names())
     for (const std::string& feature : feature_map_names()) {
-      if (feature == "square" && rule != "sum") continue;
+      if (feature == "square" && !takes_squares(rule)) continue;
       Settings& variant = result.emplace_back();
       variant["feature"] = feature;
       variant["rule"] = rule;
@@ -80,8 +86,8 @@ AttentionEntry linear_attention_entry() {
   using namespace declare;
   return {
       "linear",
-      "linear attention, with the sum, gated, delta or gated delta update rule",
-      "Katharopoulos 2020; gated: Peng 2021; delta: Schlag 2021; gated delta: Yang 2025",
+      fmt::format("linear attention, with the update rules {}", fmt::join(rule_names(), ", ")),
+      sources(),
       {labeled(InLabel::always, of_model(choice("feature", "elu", feature_map_names(),
                                                 "feature map of queries and keys"))),
        labeled(InLabel::if_changed,
@@ -89,8 +95,8 @@ AttentionEntry linear_attention_entry() {
                          of_model(integer("nu", 1, at_least(1), "F = 2 D nu features of dpfp")))),
        labeled(InLabel::if_changed,
                defining(".gate.",
-                        of_model(choice("rule", "sum", rules(), "update rule of the state")))),
-       only_with("rule", {"gated", "gated-delta"},
+                        of_model(choice("rule", "sum", rule_names(), "update rule of the state")))),
+       only_with("rule", rules_with_decay_gate(),
                  of_model(choice("memory", "short", {"short", "long", "auto"},
                                  "at first, heads remember for 2, 4, 8, ... positions, or up to "
                                  "twice the length; auto: long above 256 positions")))},

@@ -3,11 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
-#include "autograd/delta_attention.h"
-#include "autograd/linear_attention.h"
+#include "autograd/update_rule.h"
 #include "nn/attention.h"
-#include "nn/attention/naive.h"
 #include "nn/random_projection.h"
 #include "tensor/bfloat16.h"
 
@@ -16,56 +15,44 @@ namespace linea {
 class MappedAttention : public Attention {
  public:
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    const LinearAttentionOptions cut{mask.causal, mask.valid, options_.segment, options_.chunk};
-    return is_delta() ? delta_attention(map_, in, cut) : linear_attention(map_, in, cut);
+    return rule_->forward(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
   }
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return naive::quadratic(rule_, map_, in, mask);
+    return rule_->quadratic(rule_->inputs(map_, in, mask), mask);
   }
   Tensor decay_gradient(const AttentionInputs& in, const Tensor& dy) const override {
-    if (!naive::decays(rule_)) return {};
-    return naive::decay_gradient(rule_, naive::make_inputs(rule_, map_, in, {}), dy);
+    if (!rule_->spec().decay_gate) return {};
+    return naive::decay_gradient(rule_->inputs(map_, in, {}), dy);
   }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    const int64_t H = options_.heads, D = options_.key_size, M = options_.value_size;
-    if (is_delta())
-      return std::make_unique<DeltaState>(Shape{batch, H, map_->features(D), M}, dtype);
-    return std::make_unique<LinearState>(*map_, batch, H, D, M, dtype, gate_.size > 0);
+    return rule_->start(*map_, batch, options_.heads, options_.key_size, options_.value_size,
+                        dtype);
   }
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
-    return is_delta() ? delta_step(*map_, dynamic_cast<DeltaState&>(state), in)
-                      : linear_step(*map_, dynamic_cast<LinearState&>(state), in);
+    return rule_->step(*map_, state, in);
   }
-  // forward 4 F M: S += phi(k) v^T, S^T phi(q), and of the delta rule S^T phi(k); backward 10 F M:
-  // S again, and the products for dq, dS, dk, dv; of the delta rule 16 F M: S again (4), dq, dS
-  // (twice), dk (twice), dv
   AttentionFlops flops(int64_t) const override {
-    const auto elements =
-        static_cast<double>(map_->features(options_.key_size) * options_.value_size);
-    return {(is_delta() ? 6 : 4) * elements, (is_delta() ? 22 : 14) * elements};
+    return rule_->flops(map_->features(options_.key_size), options_.value_size);
   }
 
  protected:
   // A derived class that has to make its map first calls set_map() in its constructor.
-  explicit MappedAttention(const AttentionOptions& options,
-                           std::shared_ptr<const FeatureMap> map = nullptr,
-                           naive::Rule rule = naive::Rule::sum)
-      : options_(options), rule_(rule) {
-    gate_ = {rule_ == naive::Rule::gated_delta ? "gates"
-             : is_delta()                      ? "beta"
-                                               : "gate",
-             naive::decays(rule_) + naive::is_delta(rule_)};
+  explicit MappedAttention(const AttentionOptions& options, FeatureMapPtr map = nullptr,
+                           RulePtr rule = sum_rule())
+      : options_(options), rule_(std::move(rule)) {
+    gate_ = rule_->spec().gate;
     if (map != nullptr) set_map(std::move(map));
   }
-  void set_map(std::shared_ptr<const FeatureMap> map) {
+  void set_map(FeatureMapPtr map) {
     map_ = std::move(map);
-    traits_.causal_only = gate_.size > 0;
+    const RuleSpec& rule = rule_->spec();
+    traits_.causal_only = rule.causal_only;
     traits_.straight_through = map_->straight_through();
     traits_.signed_weights = map_->weighs_keys();
     // The auxiliary loss of codes needs the keys alone.
-    traits_.packed_qkv = !is_delta() && !traits_.straight_through;
+    traits_.packed_qkv = rule.packed_qkv && !traits_.straight_through;
     // Logs and weights of keys need the precision of f32.
-    traits_.bf16_inputs = gate_.size == 0 && map_->in_kernel() != KernelFeature::given;
+    traits_.bf16_inputs = rule.bf16_inputs && map_->in_kernel() != KernelFeature::given;
   }
 
   // The random numbers of a head of this layer at a step.
@@ -86,12 +73,10 @@ class MappedAttention : public Attention {
   }
 
   const AttentionOptions options_;
-  std::shared_ptr<const FeatureMap> map_;
+  FeatureMapPtr map_;
 
  private:
-  bool is_delta() const { return naive::is_delta(rule_); }
-
-  naive::Rule rule_;
+  const RulePtr rule_;
 };
 
 }  // namespace linea

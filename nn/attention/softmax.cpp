@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "autograd/rules/naive_tools.h"
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
-#include "nn/attention/naive_tools.h"
 
 namespace linea {
 namespace {

@@ -8,9 +8,9 @@
 #include <numeric>
 
 #include "autograd/ops.h"
+#include "autograd/rules/naive_tools.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
-#include "nn/attention/naive_tools.h"
 
 namespace linea {
 namespace {

@@ -8,11 +8,9 @@ namespace {
 // y [B,H,N,M] of one position after the other.
 Tensor recurrent(const Attention& attention, const Inputs& in) {
   const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2), M = in.v.size(3);
-  const auto by_position = [&](const Tensor& x) {  // [N,B,H,1,W], [N,B,H,1] of gates [B,H,N]
+  const auto by_position = [&](const Tensor& x) {  // [N,B,H,1,W]
     if (!x.defined()) return x;
-    const int64_t W = x.numel() / (B * H * N);
-    const Shape shape = x.shape().rank() == 3 ? Shape{N, B, H, 1} : Shape{N, B, H, 1, W};
-    return ops::permute(x, {{1, 1, B * H, N}, {0, 1, 3, 2}, W}, shape);
+    return ops::permute(x, {{1, 1, B * H, N}, {0, 1, 3, 2}, x.size(3)}, {N, B, H, 1, x.size(3)});
   };
   const Tensor q = by_position(in.q), k = by_position(in.k), v = by_position(in.v),
                gate = by_position(in.gate), y(v.shape(), v.dtype());

@@ -9,8 +9,8 @@
 
 namespace linea::attend {
 
-// q, k [B,H,N,D], v, dy [B,H,N,M], gate [B,H,N] or [B,H,N,2], and numbers that replace those of the attention:
-// omega [H,R,D], codebook [H,F,D], sigma [1]. Undefined: none, and without dy no gradients.
+// q, k [B,H,N,D], v, dy [B,H,N,M], gate [B,H,N,G], and numbers that replace those of the
+// attention: omega [H,R,D], codebook [H,F,D], sigma [1]. Undefined: none, and without dy no gradients.
 struct Inputs {
   Tensor q, k, v, dy, gate, omega, codebook, sigma;
 };

@@ -139,9 +139,7 @@ std::vector<Worst> memory(const Subject& subject) {
     const Sizes sizes{1, 1, length, 16, 16};
     Inputs x = draw(sizes, DType::f32);
     const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f32);
-    const int64_t gates = attention->gate().size;
-    if (gates > 0)  // so that a run copies none
-      x.gate = gates_for(*attention, x.gate).reshape(x.gate.shape().with(-1, gates));
+    if (attention->gate().size > 0) x.gate = gates_for(*attention, x.gate);  // a run copies none
     reset_memory_peak();
     const double before = static_cast<double>(memory_use().held);
     const Outcome o = run(*attention, &Attention::forward, x, {});

@@ -177,15 +177,16 @@ inline Tensor at_position(const Tensor& x, int64_t n) {
   return gather_rows(x, x.shape().with(2, 1), [&](int64_t bh) { return bh * x.size(2) + n; });
 }
 
-// Gates [B,H,N,2], or as many as it has, as an attention takes them.
+// Gates [B,H,N,2], or as many as it has, as an attention takes them: in turn.
 inline Tensor gates_for(const Attention& attention, const Tensor& gate) {
-  const GateSpec& spec = attention.gate();
-  const Shape shape = gate_shape(spec, {gate.size(0), gate.size(1), gate.size(2)});
-  if (spec.size == gate.size(3)) return gate.reshape(shape);
-  const std::vector<double> both = gate.to_doubles();
+  const int64_t size = attention.gate().size, given = gate.size(3);
+  if (size == given) return gate;
+  const std::vector<double> all = gate.to_doubles();
   std::vector<double> values;
-  for (size_t i = 0; i < both.size(); i += 2) values.push_back(both[i]);
-  return Tensor::from(values, shape, gate.dtype());
+  for (int64_t row = 0; row < gate.numel() / given; ++row)
+    for (int64_t i = 0; i < size; ++i)
+      values.push_back(all[static_cast<size_t>(row * given + i % given)]);
+  return Tensor::from(values, gate.shape().with(-1, size), gate.dtype());
 }
 
 inline AttentionInputs inputs_for(const Attention& attention, const Inputs& x, bool gradients) {
@@ -208,8 +209,7 @@ inline Outcome run(const Attention& attention, Method method, const Inputs& x,
   const Var y = (attention.*method)(in, mask);
   backward(y, x.dy);
   Outcome outcome{y.value(), in.q.grad(), in.k.grad(), in.v.grad()};
-  if (in.gate.defined())
-    outcome.dgate = in.gate.grad().reshape(x.gate.shape().with(-1, attention.gate().size));
+  if (in.gate.defined()) outcome.dgate = in.gate.grad();
   for (const Parameter& parameter : attention.parameters())
     outcome.dparameters.push_back(parameter.var.grad());
   return outcome;

@@ -13,8 +13,8 @@
 #include "autograd/delta_attention.h"
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "autograd/update_rule.h"
 #include "nn/attention.h"
-#include "nn/attention/naive.h"
 #include "nn/feature_map.h"
 #include "nn/verify/conformance_tools.h"
 
@@ -63,11 +63,23 @@ class TrainedLogs final : public FeatureMap {
   Var width_;
 };
 
-// beta [B,H,N], or beta and the decay [B,H,N,2] of the gated delta rule.
+// Of the gates that are there: beta, or beta and a decay.
+inline RulePtr rule_of(const AttentionInputs& in) {
+  return in.gate.size(3) == 2 ? gated_delta_rule() : delta_rule();
+}
+inline Var delta(const Map& map, const AttentionInputs& in, const LinearAttentionOptions& options) {
+  return rule_of(in)->forward(map, in, options);
+}
+inline Var definition(const Map& map, const AttentionInputs& in, const AttentionMask& mask) {
+  const RulePtr rule = rule_of(in);
+  return rule->quadratic(rule->inputs(map, in, mask), mask);
+}
+
+// beta [B,H,N,1], or beta and the decay [B,H,N,2] of the gated delta rule.
 struct Problem {
   int64_t B, H, N, D, M;
   Tensor q, k, v, beta, dy;
-  bool decays() const { return beta.shape().rank() == 4; }
+  bool decays() const { return beta.size(3) == 2; }
 };
 
 // Numbers in (0,1) of the shape.
@@ -82,7 +94,7 @@ inline Problem problem(int64_t B, int64_t H, int64_t N, int64_t D, int64_t M,
   const auto normal = [&](int64_t width, uint32_t stream_id) {
     return random_tensor({B, H, N, width}, stream_id, 1.0, 1e-2, dtype);
   };
-  const Tensor beta = fractions(decays ? Shape{B, H, N, 2} : Shape{B, H, N}, 34, dtype);
+  const Tensor beta = fractions({B, H, N, decays ? 2 : 1}, 34, dtype);
   return {B, H, N, D, M, normal(D, 31), normal(D, 32), normal(M, 33), beta, normal(M, 35)};
 }
 
@@ -147,16 +159,11 @@ inline Result run(const Form& form, const Problem& p) {
 
 inline Result chunked(const Map& map, const Problem& p,
                       const LinearAttentionOptions& options = {}) {
-  return run([&](const auto&... in) { return delta_attention(map, {in...}, options); }, p);
+  return run([&](const auto&... in) { return delta(map, {in...}, options); }, p);
 }
 
 inline Result quadratic(const Map& map, const Problem& p, const Tensor& valid = {}) {
-  return run(
-      [&](const auto&... in) {
-        const naive::Rule rule = p.decays() ? naive::Rule::gated_delta : naive::Rule::delta;
-        return naive::quadratic(rule, map, {in...}, {true, valid});
-      },
-      p);
+  return run([&](const auto&... in) { return definition(map, {in...}, {true, valid}); }, p);
 }
 
 inline void expect_close(const Result& found, const Result& expected, double error,

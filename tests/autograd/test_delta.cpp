@@ -68,20 +68,20 @@ TEST(Delta, PassesGradcheckInDouble) {
     for (const char* name : {"elu", "dpfp"}) {
       const Map map = named(name);
       const auto chunked_form = [&](const std::vector<Var>& x) {
-        return delta_attention(map, {x[0], x[1], x[2], x[3]}, {true, present, 4, 3});
+        return delta(map, {x[0], x[1], x[2], x[3]}, {true, present, 4, 3});
       };
-      const auto definition = [&](const std::vector<Var>& x) {
-        return naive::quadratic(naive::Rule::delta, map, {x[0], x[1], x[2], x[3]}, {true, present});
+      const auto naive_form = [&](const std::vector<Var>& x) {
+        return definition(map, {x[0], x[1], x[2], x[3]}, {true, present});
       };
-      for (const Function& form : {Function(chunked_form), Function(definition)}) {
+      for (const Function& form : {Function(chunked_form), Function(naive_form)}) {
         const GradcheckResult result = gradcheck(form, {p.q, p.k, p.v, p.beta});
         EXPECT_LE(result.error, 1e-7) << name << ", input " << result.worst_input;
       }
     }
     // a map that gives logs and has a parameter
     const auto trained = [&](const std::vector<Var>& x) {
-      return delta_attention(std::make_shared<TrainedLogs>(x[4]), {x[0], x[1], x[2], x[3]},
-                             {true, present, 4, 3});
+      return delta(std::make_shared<TrainedLogs>(x[4]), {x[0], x[1], x[2], x[3]},
+                   {true, present, 4, 3});
     };
     const GradcheckResult result =
         gradcheck(trained, {p.q, p.k, p.v, p.beta, random_tensor({D, F}, 36)});
@@ -96,7 +96,7 @@ TEST(Delta, DecaysPassGradcheckInDouble) {
   for (const Tensor& present : {Tensor(), valid}) {
     const GradcheckResult result = gradcheck(
         [&](const std::vector<Var>& x) {
-          return delta_attention(map, {x[0], x[1], x[2], x[3]}, {true, present, 4, 3});
+          return delta(map, {x[0], x[1], x[2], x[3]}, {true, present, 4, 3});
         },
         {p.q, p.k, p.v, p.beta});
     EXPECT_LE(result.error, 1e-7) << "input " << result.worst_input;
@@ -163,8 +163,9 @@ TEST(Delta, StepsMatchForward) {
       return Tensor::from(found, x.shape().with(2, 1));
     };
     for (int64_t n = 0; n < p.N; ++n) {
-      const Tensor found = delta_step(
-          *map, state, {Var(row(p.q, n)), Var(row(p.k, n)), Var(row(p.v, n)), Var(row(p.beta, n))});
+      const AttentionInputs in{Var(row(p.q, n)), Var(row(p.k, n)), Var(row(p.v, n)),
+                               Var(row(p.beta, n))};
+      const Tensor found = rule_of(in)->step(*map, state, in);
       ASSERT_LE(relative_error(found, row(expected, n)), 1e-12) << name << " " << n;
     }
   }
@@ -176,8 +177,8 @@ TEST(Delta, ANewValueReplacesTheOldOne) {
   const Tensor k = Tensor::from(std::vector<double>{1, 0, 0, 1, 1, 0, 0, 0}, {1, 1, 4, 2});
   const Tensor q = Tensor::from(std::vector<double>{1, 0, 1, 0, 1, 0, 0, 1}, {1, 1, 4, 2});
   const Tensor v = Tensor::from(std::vector<double>{3, 4, 5, 6}, {1, 1, 4, 1});
-  const Var y = delta_attention(
-      map, {Var(q), Var(k), Var(v), Var(Tensor::full({1, 1, 4}, DType::f64, 1.0))}, {});
+  const Var y =
+      delta(map, {Var(q), Var(k), Var(v), Var(Tensor::full({1, 1, 4, 1}, DType::f64, 1.0))}, {});
   EXPECT_EQ(y.value().to_doubles(), (std::vector<double>{3, 3, 5, 4}));
 }
 
@@ -198,16 +199,13 @@ TEST(Delta, LogitsGetTheirGradient) {
   const Tensor x = random_tensor({2, 2, 11, 3}, 1, 1.0, 0.05),
                k = random_tensor({2, 2, 11, 3}, 2, 1.0, 0.05), v = random_tensor({2, 2, 11, 4}, 3),
                valid = Tensor::from(std::vector<int32_t>{11, 6}, {2});
-  for (const Shape& shape : {Shape{2, 2, 11}, Shape{2, 2, 11, 2}})
+  for (const Shape& shape : {Shape{2, 2, 11, 1}, Shape{2, 2, 11, 2}})
     for (const bool exact : {false, true}) {
       const GradcheckResult result = gradcheck(
           [&](const std::vector<Var>& leaf) {
             AttentionInputs in{leaf[0], leaf[1], leaf[2], leaf[3]};
             in.gate_form = GateForm::logit;
-            const naive::Rule rule =
-                shape.rank() == 3 ? naive::Rule::delta : naive::Rule::gated_delta;
-            return exact ? naive::quadratic(rule, map, in, {true, valid})
-                         : delta_attention(map, in, {true, valid, 4, 2});
+            return exact ? definition(map, in, {true, valid}) : delta(map, in, {true, valid, 4, 2});
           },
           {x, k, v, random_tensor(shape, 4, 3.0)});
       EXPECT_LE(result.error, 1e-7) << result.worst_input << " " << shape.str() << exact;

@@ -59,7 +59,7 @@ TEST(Delta, IsCausal) {
          {LinearAttentionOptions{true, {}, 40, 16}, LinearAttentionOptions{}}) {
       const NoGrad no_grad;
       const auto forward = [&](const Problem& x) {
-        return delta_attention(map, {Var(x.q), Var(x.k), Var(x.v), Var(x.beta)}, options).value();
+        return delta(map, {Var(x.q), Var(x.k), Var(x.v), Var(x.beta)}, options).value();
       };
       const std::vector<double> before = forward(p).to_doubles();
       for (int64_t cut = 1; cut < p.N; cut += 3) {
@@ -153,10 +153,10 @@ TEST(Delta, RowsWithZeroFeaturesAreZero) {
     return Var(Tensor::full(shape, DType::f64, value));
   };
   const Var nothing = full({1, 1, 1, 3}, -1.0), something = full({1, 1, 1, 3}, 1.0),
-            v = full({1, 1, 1, 2}, 1.0), beta = full({1, 1, 1}, 0.5);
-  EXPECT_EQ(delta_step(*map, state, {something, nothing, v, beta}).to_doubles(),
+            v = full({1, 1, 1, 2}, 1.0), beta = full({1, 1, 1, 1}, 0.5);
+  EXPECT_EQ(delta_rule()->step(*map, state, {something, nothing, v, beta}).to_doubles(),
             (std::vector<double>{0, 0}));
-  EXPECT_EQ(delta_step(*map, state, {nothing, something, v, beta}).to_doubles(),
+  EXPECT_EQ(delta_rule()->step(*map, state, {nothing, something, v, beta}).to_doubles(),
             (std::vector<double>{0, 0}));
   EXPECT_EQ(state.state.to_doubles(), std::vector<double>(6, 0.5 / 3));
 }

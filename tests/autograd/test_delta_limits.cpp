@@ -14,7 +14,7 @@ TEST(Delta, MemoryGrowsWithTheRootOfTheLength) {
     const Problem p = problem(1, 1, N, 16, 32);
     chunked(map, p, {true, {}, 4, 4});
     const Var q(p.q, true), k(p.k, true), v(p.v, true), beta(p.beta, true);
-    const Var y = delta_attention(map, {q, k, v, beta}, {true, {}, 4, 4});
+    const Var y = delta(map, {q, k, v, beta}, {true, {}, 4, 4});
     cpu_allocator().reset_peak();
     const size_t before = cpu_allocator().use().held;
     backward(y, p.dy);
@@ -37,7 +37,7 @@ TEST(Delta, EmptyInput) {
 
 TEST(Delta, ErrorsNameWhatDoesNotFit) {
   const Map map = named("elu");
-  const Shape keys{2, 3, 5, 4}, values{2, 3, 5, 6}, gates{2, 3, 5};
+  const Shape keys{2, 3, 5, 4}, values{2, 3, 5, 6}, gates{2, 3, 5, 1};
   const Tensor three = Tensor::zeros({3}, DType::i32);
   struct Case {
     Shape q, k, v, beta;
@@ -50,7 +50,12 @@ TEST(Delta, ErrorsNameWhatDoesNotFit) {
            Case{{2, 3, 4}, keys, values, gates, "[2,3,4]", {}},
            Case{keys, {2, 3, 6, 4}, values, gates, "k has shape [2,3,6,4], expected [2,3,5,4]", {}},
            Case{keys, keys, {2, 3, 7, 6}, gates, "v has shape [2,3,7,6]", {}},
-           Case{keys, keys, values, {2, 3, 6}, "gate has shape [2,3,6], expected [2,3,5]", {}},
+           Case{keys,
+                keys,
+                values,
+                {2, 3, 6, 1},
+                "gate has shape [2,3,6,1], expected [2,3,5,1]",
+                {}},
            Case{keys, keys, values, gates, "f64 and f32", {}, DType::f32},
            Case{keys, keys, values, gates, "causal only", {false, {}, 0, 0}},
            Case{
@@ -61,14 +66,13 @@ TEST(Delta, ErrorsNameWhatDoesNotFit) {
     };
     const Var q = zeros(c.q, DType::f64), k = zeros(c.k, c.dtype), v = zeros(c.v, DType::f64);
     const Var beta = zeros(c.beta, DType::f64);
-    for (const bool definition : {false, true}) {
+    for (const bool naive_form : {false, true}) {
       std::string message;
       try {
-        if (definition)
-          naive::quadratic(naive::Rule::delta, map, {q, k, v, beta},
-                           {c.options.causal, c.options.valid});
+        if (naive_form)
+          definition(map, {q, k, v, beta}, {c.options.causal, c.options.valid});
         else
-          delta_attention(map, {q, k, v, beta}, c.options);
+          delta(map, {q, k, v, beta}, c.options);
       } catch (const Error& error) {
         message = error.what();
       }

@@ -7,8 +7,8 @@
 
 #include "autograd/linear_attention.h"
 #include "autograd/ops.h"
+#include "autograd/update_rule.h"
 #include "nn/attention.h"
-#include "nn/attention/naive.h"
 #include "nn/feature_map.h"
 #include "nn/verify/conformance_tools.h"
 
@@ -18,7 +18,7 @@ namespace {
 using namespace conformance;
 using Map = std::shared_ptr<const FeatureMap>;
 
-// q, k, v, dy of draw(), and gates [B,H,N].
+// q, k, v, dy of draw(), and gates [B,H,N,1].
 struct Problem {
   Inputs x;
   Tensor gate;
@@ -29,7 +29,7 @@ Problem problem(int64_t N, const std::function<double(int64_t)>& gate_at, DType 
   std::vector<double> gates(static_cast<size_t>(2 * 3 * N));
   for (size_t i = 0; i < gates.size(); ++i)
     gates[i] = static_cast<float>(gate_at(static_cast<int64_t>(i) % N));
-  return {draw(sizes, dtype), in_dtype(Tensor::from(gates, {2, 3, N}), dtype)};
+  return {draw(sizes, dtype), in_dtype(Tensor::from(gates, {2, 3, N, 1}), dtype)};
 }
 
 Tensor by_loops(const FeatureMap& map, const Problem& p) {
@@ -67,12 +67,16 @@ Tensor by_loops(const FeatureMap& map, const Problem& p) {
   return Tensor::from(y, x.v.shape());
 }
 
-Tensor forward(const Map& map, const Problem& p, const LinearAttentionOptions& options) {
-  return linear_attention(map, {Var(p.x.q), Var(p.x.k), Var(p.x.v), Var(p.gate)}, options).value();
+Var gated(const Map& map, const AttentionInputs& in, const LinearAttentionOptions& options) {
+  return gated_rule()->forward(map, in, options);
 }
 
-Tensor position(const Tensor& gate, int64_t n) {
-  return at_position(gate.reshape({2, 3, gate.size(2), 1}), n).reshape({2, 3, 1});
+Var definition(const Map& map, const AttentionInputs& in, const AttentionMask& mask) {
+  return gated_rule()->quadratic(gated_rule()->inputs(map, in, mask), mask);
+}
+
+Tensor forward(const Map& map, const Problem& p, const LinearAttentionOptions& options) {
+  return gated(map, {Var(p.x.q), Var(p.x.k), Var(p.x.v), Var(p.gate)}, options).value();
 }
 
 void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std::string& what,
@@ -96,9 +100,10 @@ void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std
                                                        options.value_size, dtype, true);
       for (int64_t n = 0; n < 150; ++n) {
         const AttentionInputs step{Var(at_position(p.x.q, n)), Var(at_position(p.x.k, n)),
-                                   Var(at_position(p.x.v, n)), Var(position(p.gate, n))};
-        EXPECT_LE(relative_error(linear_step(*map, *state, step), at_position(expected, n), 1.0),
-                  bound)
+                                   Var(at_position(p.x.v, n)), Var(at_position(p.gate, n))};
+        EXPECT_LE(
+            relative_error(gated_rule()->step(*map, *state, step), at_position(expected, n), 1.0),
+            bound)
             << what << " " << name << " step " << n << " " << name_of(dtype);
       }
     }
@@ -136,9 +141,7 @@ TEST(Gated, GradientsInFloat) {
       const Problem p = problem(150, gate_at, dtype);
       const Var q(p.x.q, true), k(p.x.k, true), v(p.x.v, true), gate(p.gate, true);
       const AttentionInputs in{q, k, v, gate};
-      backward(quadratic ? naive::quadratic(naive::Rule::gated, map, in, {})
-                         : linear_attention(map, in, {}),
-               p.x.dy);
+      backward(quadratic ? definition(map, in, {}) : gated(map, in, {}), p.x.dy);
       return std::vector<Tensor>{q.grad(), k.grad(), v.grad(), gate.grad()};
     };
     const std::vector<Tensor> found = gradients(DType::f32, false),
@@ -158,9 +161,9 @@ TEST(Gated, GatesGetTheirGradient) {
     for (const int64_t segment : {0, 4}) {
       const GradcheckResult result = gradcheck(
           [&](const std::vector<Var>& in) {
-            return linear_attention(map, {in[0], in[1], in[2], in[3]}, {true, mask, segment, 2});
+            return gated(map, {in[0], in[1], in[2], in[3]}, {true, mask, segment, 2});
           },
-          {x.q, x.k, x.v, Tensor::from(gates, {2, 2, 11})});
+          {x.q, x.k, x.v, Tensor::from(gates, {2, 2, 11, 1})});
       EXPECT_LE(result.error, 1e-7)
           << result.worst_input << " segment " << segment << " " << mask.defined();
     }
@@ -182,7 +185,7 @@ TEST(Gated, AGateOfOneKeepsTheState) {
     };
     EXPECT_LE(relative_error(written(y), written(expected)), 1e-5);
     const Var gate(p.gate, true);
-    backward(linear_attention(map, {Var(p.x.q), Var(p.x.k), Var(p.x.v), gate}, {}), p.x.dy);
+    backward(gated(map, {Var(p.x.q), Var(p.x.k), Var(p.x.v), gate}, {}), p.x.dy);
     EXPECT_EQ(ops::count_nonfinite(gate.grad()), 0);
   }
 }
@@ -195,7 +198,7 @@ TEST(Gated, AGateOfZeroForgets) {
         150, [](int64_t n) { return n % 7 == 5 ? 0.0 : 0.6; }, dtype);
     EXPECT_LE(relative_error(forward(map, p, {}), by_loops(*map, p)), 1e-5);
     const Var gate(p.gate, true);
-    backward(linear_attention(map, {Var(p.x.q), Var(p.x.k), Var(p.x.v), gate}, {}), p.x.dy);
+    backward(gated(map, {Var(p.x.q), Var(p.x.k), Var(p.x.v), gate}, {}), p.x.dy);
     EXPECT_EQ(ops::count_nonfinite(gate.grad()), 0);
   }
 }
@@ -209,7 +212,7 @@ TEST(Gated, ProductsAreNotRounded) {
   const auto gradients = [&](FloatProducts products) {
     const FloatProducts before = std::exchange(context().products, products);
     const Var q(p.x.q, true), k(p.x.k, true), v(p.x.v, true), gate(p.gate, true);
-    backward(linear_attention(map, {q, k, v, gate}, {}), p.x.dy);
+    backward(gated(map, {q, k, v, gate}, {}), p.x.dy);
     context().products = before;
     return std::vector<Tensor>{q.grad(), k.grad(), v.grad(), gate.grad()};
   };
@@ -238,7 +241,7 @@ TEST(Gated, ATinyDenominatorIsARowWithoutWeight) {
     p.x.q = in_dtype(Tensor::from(q, {2, 3, N, 4}), DType::f32);
     p.x.k = in_dtype(Tensor::from(k, {2, 3, N, 4}), DType::f32);
     const Var in_q(p.x.q, true), in_k(p.x.k, true), in_v(p.x.v, true), in_gate(p.gate, true);
-    const Var y = linear_attention(map, {in_q, in_k, in_v, in_gate}, {});
+    const Var y = gated(map, {in_q, in_k, in_v, in_gate}, {});
     backward(y, ops::scale(p.x.dy, 100));
     for (const Var& input : {in_q, in_k, in_v, in_gate})
       EXPECT_EQ(ops::count_nonfinite(input.grad()), 0) << gate;
@@ -250,9 +253,10 @@ TEST(Gated, ATinyDenominatorIsARowWithoutWeight) {
     EXPECT_LE(relative_error(y.value(), kept), 1e-5) << gate;
     const auto state = std::make_unique<LinearState>(*map, 2, 3, 4, 5, DType::f32, true);
     for (int64_t n = 0; n < N; ++n) {
-      const Tensor step = linear_step(*map, *state,
-                                      {Var(at_position(p.x.q, n)), Var(at_position(p.x.k, n)),
-                                       Var(at_position(p.x.v, n)), Var(position(p.gate, n))});
+      const Tensor step =
+          gated_rule()->step(*map, *state,
+                             {Var(at_position(p.x.q, n)), Var(at_position(p.x.k, n)),
+                              Var(at_position(p.x.v, n)), Var(at_position(p.gate, n))});
       EXPECT_LE(relative_error(step, at_position(kept, n), 1.0), 1e-5) << gate << " step " << n;
     }
   }
@@ -273,15 +277,15 @@ TEST(Gated, LogitsAreGates) {
     Problem gates = logits;
     gates.gate = ops::pointwise(Pointwise::sigmoid, logits.gate);
     const Tensor expected = by_loops(*map, gates);
-    EXPECT_LE(relative_error(linear_attention(map, with_logits(logits), {}).value(), expected),
-              1e-12);
+    EXPECT_LE(relative_error(gated(map, with_logits(logits), {}).value(), expected), 1e-12);
     const auto state = std::make_unique<LinearState>(*map, 2, 3, 4, 5, DType::f64, true);
     for (int64_t n = 0; n < 150; ++n) {
       AttentionInputs step{Var(at_position(logits.x.q, n)), Var(at_position(logits.x.k, n)),
-                           Var(at_position(logits.x.v, n)), Var(position(logits.gate, n))};
+                           Var(at_position(logits.x.v, n)), Var(at_position(logits.gate, n))};
       step.gate_form = GateForm::logit;
-      EXPECT_LE(relative_error(linear_step(*map, *state, step), at_position(expected, n), 1.0),
-                1e-12);
+      EXPECT_LE(
+          relative_error(gated_rule()->step(*map, *state, step), at_position(expected, n), 1.0),
+          1e-12);
     }
   }
 }
@@ -295,8 +299,8 @@ TEST(Gated, ALogitNearOneStillWrites) {
           150, [&](int64_t) { return logit; }, DType::f32);
       const AttentionInputs sum{Var(in_dtype(p.x.q, DType::f64)), Var(in_dtype(p.x.k, DType::f64)),
                                 Var(in_dtype(p.x.v, DType::f64)), Var()};
-      EXPECT_LE(relative_error(linear_attention(map, with_logits(p), {}).value(),
-                               linear_attention(map, sum, {}).value()),
+      EXPECT_LE(relative_error(gated(map, with_logits(p), {}).value(),
+                               linear_attention(map, sum, {}, {}).value()),
                 1e-5)
           << name << " " << logit;
     }
@@ -305,7 +309,7 @@ TEST(Gated, ALogitNearOneStillWrites) {
 TEST(Gated, LogitsGetTheirGradient) {
   const Map map = make_feature_map("elu", 1);
   const Inputs x = draw({2, 2, 11, 3, 4}, DType::f64, 1.0, 1, 0.05);
-  const Tensor logits = random_tensor({2, 2, 11}, 9, 4.0),
+  const Tensor logits = random_tensor({2, 2, 11, 1}, 9, 4.0),
                valid = Tensor::from(std::vector<int32_t>{11, 6}, {2});
   for (const Tensor& mask : {Tensor(), valid})
     for (const bool quadratic : {false, true}) {
@@ -313,8 +317,8 @@ TEST(Gated, LogitsGetTheirGradient) {
           [&](const std::vector<Var>& leaf) {
             AttentionInputs in{leaf[0], leaf[1], leaf[2], leaf[3]};
             in.gate_form = GateForm::logit;
-            return quadratic ? naive::quadratic(naive::Rule::gated, map, in, {true, mask})
-                             : linear_attention(map, in, {true, mask, 4, 2});
+            return quadratic ? definition(map, in, {true, mask})
+                             : gated(map, in, {true, mask, 4, 2});
           },
           {x.q, x.k, x.v, logits});
       EXPECT_LE(result.error, 1e-7) << result.worst_input << " " << quadratic << mask.defined();
@@ -329,9 +333,7 @@ TEST(Gated, GradientsOfLogitsInFloat) {
                                     : n % 3 == 0 ? 25.0
                                                  : 1.0; }, dtype);
     const AttentionInputs in = with_logits(p, true);
-    backward(quadratic ? naive::quadratic(naive::Rule::gated, map, in, {})
-                       : linear_attention(map, in, {}),
-             p.x.dy);
+    backward(quadratic ? definition(map, in, {}) : gated(map, in, {}), p.x.dy);
     return std::vector<Tensor>{in.q.grad(), in.k.grad(), in.v.grad(), in.gate.grad()};
   };
   const std::vector<Tensor> found = gradients(DType::f32, false),

@@ -65,7 +65,7 @@ struct Result {
 Result chunked_form(const std::shared_ptr<const FeatureMap>& map, const Problem& p,
                     const LinearAttentionOptions& options) {
   const Var q(p.q, true), k(p.k, true), v(p.v, true);
-  const Var y = linear_attention(map, {q, k, v, Var()}, options);
+  const Var y = linear_attention(map, {q, k, v, Var()}, {}, options);
   backward(y, p.dy);
   return {y.value(), q.grad(), k.grad(), v.grad()};
 }
@@ -153,7 +153,7 @@ TEST(LinearAttention, RowsWithZeroWeightAreZero) {
     return Var(x.reshape({3, 2}).rows(0, 1).reshape({1, 1, 1, 2}));
   };
   const Tensor first =
-      linear_step(*map, *state, {first_of(p.q), first_of(p.k), first_of(p.v), Var()});
+      linear_step(*map, *state, {first_of(p.q), first_of(p.k), first_of(p.v), Var()}, {});
   EXPECT_EQ(first.to_doubles(), (std::vector<double>{0, 0}));
 }
 
@@ -166,7 +166,7 @@ TEST(LinearAttention, LongSumsDoNotDrift) {
   for (size_t j = 0; j < 5000; ++j) keys[j] = 4.0f;
   const Tensor k = Tensor::from(keys, {1, 1, N, 1}),
                one = Tensor::full({1, 1, N, 1}, DType::f32, 1.0);
-  const Var y = linear_attention(map, {Var(k), Var(k), Var(one), Var()}, {});
+  const Var y = linear_attention(map, {Var(k), Var(k), Var(one), Var()}, {}, {});
   for (const float value : y.value().to_vector<float>()) ASSERT_NEAR(value, 1.0f, 2e-6f);
 }
 
@@ -178,8 +178,8 @@ TEST(LinearAttention, ErrorsNameWhatDoesNotFit) {
     try {
       linear_attention(map,
                        {Var(Tensor::zeros(q, DType::f64)), Var(Tensor::zeros(k, dtype)),
-                        Var(Tensor::zeros(v, DType::f64)), gate.defined() ? Var(gate) : Var()},
-                       {causal, valid, 0, 0});
+                        Var(Tensor::zeros(v, DType::f64)), Var()},
+                       {.log_decay = gate.defined() ? Var(gate) : Var()}, {causal, valid, 0, 0});
     } catch (const Error& error) {
       return error.what();
     }
@@ -196,12 +196,12 @@ TEST(LinearAttention, ErrorsNameWhatDoesNotFit) {
   EXPECT_NE(message(keys, keys, values, Tensor::zeros({3}, DType::i32))
                 .find("valid has shape [3], expected [2]"),
             std::string::npos);
-  const Tensor gate = Tensor::full({2, 3, 5}, DType::f64, 0.5);
+  const Tensor gate = Tensor::full({2, 3, 5}, DType::f64, -0.5);
   EXPECT_EQ(message(keys, keys, values, {}, DType::f64, gate), "no error");
   EXPECT_NE(message(keys, keys, values, {}, DType::f64, gate, false).find("causal only"),
             std::string::npos);
   EXPECT_NE(message(keys, keys, values, {}, DType::f64, Tensor::zeros({2, 3, 6}, DType::f64))
-                .find("gate has shape"),
+                .find("log_decay has shape"),
             std::string::npos);
 }
 

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "autograd/linear_attention.h"
+#include "autograd/update_rule.h"
 #include "nn/attention.h"
-#include "nn/attention/naive.h"
 #include "nn/feature_map.h"
 #include "nn/verify/conformance_tools.h"
 #include "tests/nn/attention_options.h"
@@ -62,12 +62,13 @@ Outcome run_form(const Form& form, const Inputs& x) {
 }
 
 Outcome chunked_form(const Map& map, const Inputs& x, const LinearAttentionOptions& options) {
-  return run_form([&](const AttentionInputs& in) { return linear_attention(map, in, options); }, x);
+  return run_form([&](const AttentionInputs& in) { return linear_attention(map, in, {}, options); },
+                  x);
 }
 Outcome definition(const Map& map, const Inputs& x, bool causal) {
   return run_form(
       [&](const AttentionInputs& in) {
-        return naive::quadratic(naive::Rule::sum, map, in, {causal, {}});
+        return sum_rule()->quadratic(sum_rule()->inputs(map, in, {causal, {}}), {causal, {}});
       },
       in_dtype(x, DType::f64));
 }
@@ -97,7 +98,8 @@ void expect_close(const Map& map, const Inputs& x, double bound, const std::stri
     for (int64_t n = 0; n < x.q.size(2); ++n) {
       const Tensor y = linear_step(
           *map, *state,
-          {Var(at_position(x.q, n)), Var(at_position(x.k, n)), Var(at_position(x.v, n)), Var()});
+          {Var(at_position(x.q, n)), Var(at_position(x.k, n)), Var(at_position(x.v, n)), Var()},
+          {});
       EXPECT_LE(relative_error(y, at_position(expected.y, n), 1.0), bound)
           << what << ", step " << n;
     }

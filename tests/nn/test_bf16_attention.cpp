@@ -42,8 +42,7 @@ AttentionResults results_of(const AttentionOptions& options, int64_t length, boo
   AttentionInputs in{leaves[0], leaves[1], leaves[2], Var()};
   if (attention->gate().size > 0)
     in.gate = leaves.emplace_back(
-        Tensor::full(gate_shape(attention->gate(), {2, options.heads, length}), DType::f32, 0.9),
-        true);
+        Tensor::full({2, options.heads, length, attention->gate().size}, DType::f32, 0.9), true);
   context().products = products;
   set_threads(threads);
   const Var y = attention->forward(in, {causal, {}});
@@ -135,7 +134,7 @@ TEST_F(Bf16Attention, TheForwardPassTakesTheSavedInputs) {
       context().products = products;
       AttentionInputs in{Var(q0, true), Var(k0, true), Var(v0, true), Var()};
       if (attention->gate().size > 0)
-        in.gate = Var(Tensor::full(gate_shape(attention->gate(), {3, 2, 70}), DType::f32, 0.9));
+        in.gate = Var(Tensor::full({3, 2, 70, attention->gate().size}, DType::f32, 0.9));
       return attention->forward(in, {true, {}}).value().to_doubles();
     };
     const auto exact =

@@ -33,7 +33,8 @@ void each_packed(const Body& body) {
 
 Var gate_of(const Attention& attention) {
   if (attention.gate().size == 0) return {};
-  return Var(ops::pointwise(Pointwise::sigmoid, random_tensor({kBatch, kHeads, kRows}, 5)), true);
+  return Var(ops::pointwise(Pointwise::sigmoid, random_tensor({kBatch, kHeads, kRows, 1}, 5)),
+             true);
 }
 
 TEST(PackedHeads, ForwardAndGradients) {
@@ -73,7 +74,7 @@ TEST(PackedHeads, Steps) {
     for (int64_t n = 0; n < kRows; ++n) {
       AttentionInputs one, three;
       if (attention.gate().size > 0)
-        one.gate = three.gate = Var(Tensor::full({kBatch, kHeads, 1}, DType::f64, 0.25));
+        one.gate = three.gate = Var(Tensor::full({kBatch, kHeads, 1, 1}, DType::f64, 0.25));
       one.qkv = Var(packed.select(n).reshape({kBatch, 1, 3 * kHeads * kSize}));
       one.heads = kHeads;
       const Var parts = split_heads(one.qkv, 3, kHeads);

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "autograd/ops.h"
-#include "nn/attention/naive_tools.h"
+#include "autograd/rules/naive_tools.h"
 #include "nn/verify/conformance_tools.h"
 #include "tests/nn/attention_options.h"
 

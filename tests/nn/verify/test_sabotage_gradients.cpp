@@ -1,8 +1,8 @@
 // Caught: gradients of inputs, gates and parameters that are wrong or lose digits.
 #include "autograd/linear_attention.h"
 #include "autograd/ops.h"
+#include "autograd/update_rule.h"
 #include "nn/attention.h"
-#include "nn/attention/naive.h"
 #include "tensor/ops.h"
 #include "tests/nn/verify/saboteur.h"
 
@@ -26,7 +26,7 @@ class WrongGradient final : public Saboteur {
   };
   using Saboteur::Saboteur;
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_attention(map_, in, {mask.causal, mask.valid, 0, 0});
+    return linear_attention(map_, in, {}, {mask.causal, mask.valid, 0, 0});
   }
 
  private:
@@ -111,10 +111,11 @@ class TrainedMap : public Attention {
         a_(Tensor::full({1}, options.dtype, 0.75), true),
         map_(std::make_shared<Stretched>(a_)) {}
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
+    return linear_attention(map_, in, {},
+                            {mask.causal, mask.valid, options_.segment, options_.chunk});
   }
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return naive::quadratic(naive::Rule::sum, map_, in, mask);
+    return sum_rule()->quadratic(sum_rule()->inputs(map_, in, mask), mask);
   }
   AttentionFlops flops(int64_t length) const override { return (void)length, AttentionFlops{}; }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
@@ -122,7 +123,7 @@ class TrainedMap : public Attention {
                                          options_.value_size, dtype, false);
   }
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
-    return linear_step(*map_, dynamic_cast<LinearState&>(state), in);
+    return linear_step(*map_, dynamic_cast<LinearState&>(state), in, {});
   }
   Parameters parameters() const override { return {{"a", a_}}; }
 

@@ -5,8 +5,8 @@
 
 #include "autograd/linear_attention.h"
 #include "autograd/ops.h"
+#include "autograd/rules/naive_tools.h"
 #include "nn/attention.h"
-#include "nn/attention/naive_tools.h"
 #include "tensor/ops.h"
 #include "tests/nn/verify/saboteur.h"
 
@@ -52,7 +52,7 @@ class ScaledByTheSequence final : public Saboteur {
   };
   using Saboteur::Saboteur;
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_attention(map_, in, {mask.causal, mask.valid, 0, 0});
+    return linear_attention(map_, in, {}, {mask.causal, mask.valid, 0, 0});
   }
 
  private:

@@ -28,7 +28,7 @@ class OtherFeatures final : public Saboteur {
   explicit OtherFeatures(const AttentionOptions& options)
       : Saboteur(options), other_(make_feature_map("relu", 1)) {}
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
-    return linear_step(*other_, dynamic_cast<LinearState&>(state), in);
+    return linear_step(*other_, dynamic_cast<LinearState&>(state), in, {});
   }
 
  private:

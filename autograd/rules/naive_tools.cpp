@@ -1,4 +1,4 @@
-#include "nn/attention/naive_tools.h"
+#include "autograd/rules/naive_tools.h"
 
 #include <algorithm>
 #include <cmath>
@@ -58,24 +58,6 @@ double log_product(const double* q, const double* k, size_t F) {
   return max + std::log(sum);
 }
 
-void set_gates(Inputs& result, Rule rule, const AttentionInputs& in, const AttentionMask& mask) {
-  Var beta = in.gate, decay = in.gate;
-  if (rule == Rule::gated_delta) {  // [B,H,N,2]
-    const Shape one = in.gate.shape();
-    const Var both = split_heads(reshape(in.gate, {one[0] * one[1] * one[2], 1, 2}), 2, 1);
-    beta = reshape(select(both, 0), {one[0], one[1], one[2]});
-    decay = reshape(select(both, 1), {one[0], one[1], one[2]});
-  }
-  const auto function = [&](Pointwise f, const Var& x) {
-    return clear_padding(pointwise(f, clear_padding(x, mask.valid)), mask.valid);
-  };
-  if (decays(rule)) result.log_decay = function(log_of(in.gate_form), decay);
-  if (rule == Rule::gated) result.log_weight = function(log_one_minus(in.gate_form), in.gate);
-  if (is_delta(rule))
-    result.beta = in.gate_form == GateForm::logit ? function(Pointwise::sigmoid, beta)
-                                                  : clear_padding(beta, mask.valid);
-}
-
 // Products of exponentials in double below this one may lack terms that underflow.
 constexpr double kSmallest = 1e-200;
 
@@ -128,26 +110,19 @@ Var exp_rows(const Var& x) {
   return exp(add(x, Var(Tensor::from(values, x.shape(), x.dtype()))));
 }
 
-Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
-                   const AttentionInputs& in, const AttentionMask& mask) {
-  check_heads("quadratic", in, mask.valid, rule == Rule::gated_delta ? 2 : 1);
-  require(rule == Rule::sum || mask.causal, "quadratic: a gate has an order of time: causal only");
+Inputs make_inputs(const FeatureMapPtr& map, const AttentionInputs& in, const RuleGates& gates,
+                   const Tensor& valid) {
+  check_heads("quadratic", in, valid, gates);
   const FeatureVars q = apply_features(map, in.q, Side::query),
-                    k = apply_features(map, clear_padding(in.k, mask.valid), Side::key);
-  Inputs result{q.rows, k.rows, clear_padding(in.v, mask.valid)};
-  if (in.gate.defined()) set_gates(result, rule, in, mask);
-  const bool logs = map->kind() == FeatureKind::logs;
-  if (is_delta(rule)) {
-    result.q = logs ? softmax(q.rows) : normalize(q.rows);
-    result.k = logs ? softmax(k.rows) : normalize(k.rows);
-    return result;
-  }
-  result.logs = logs;
+                    k = apply_features(map, clear_padding(in.k, valid), Side::key);
+  Inputs result{q.rows, k.rows, clear_padding(in.v, valid), gates,
+                map->kind() == FeatureKind::logs};
   if (k.weight.defined()) {
     const std::vector<double> weights = k.weight.value().to_doubles();
     const double max = weights.empty() ? 0 : *std::max_element(weights.begin(), weights.end());
     const Var weight = add(k.weight, Var(Tensor::full(k.weight.shape(), k.weight.dtype(), -max)));
-    result.log_weight = result.log_weight.defined() ? add(result.log_weight, weight) : weight;
+    Var& all = result.gates.log_weight;
+    all = all.defined() ? add(all, weight) : weight;
   }
   return result;
 }
@@ -204,8 +179,7 @@ Var decays_between(const Var& log_decay) {
                       });
 }
 
-Tensor each_head(Rule rule, const Inputs& in,
-                 const std::function<void(const Head&, const Tensor&)>& form) {
+Tensor each_head(const Inputs& in, const std::function<void(const Head&, const Tensor&)>& form) {
   const NoGrad no_grad;
   const int64_t P = in.q.size(0) * in.q.size(1), N = in.q.size(2);
   const auto in_f64 = [&](const Var& x) {
@@ -222,13 +196,32 @@ Tensor each_head(Rule rule, const Inputs& in,
     if (!x.defined()) return std::vector<double>(static_cast<size_t>(N), 0.0);
     return x.value().reshape({P, N}).select(p).to_doubles();
   };
-  for (int64_t p = 0; p < P; ++p) {
-    Head head{q.select(p), k.select(p), v.select(p), scalars(in.beta, p), scalars(in.log_decay, p)};
-    if (!is_delta(rule)) head.weight = exp_all(scalars(in.log_weight, p));
-    head.decay = exp_all(head.decay);
-    form(head, y.select(p));
-  }
+  for (int64_t p = 0; p < P; ++p)
+    form({q.select(p), k.select(p), v.select(p), scalars(in.gates.beta, p),
+          exp_all(scalars(in.gates.log_decay, p)), exp_all(scalars(in.gates.log_weight, p))},
+         y.select(p));
   return y.reshape(in.v.shape());
+}
+
+Chunk::Chunk(const Head& head, int64_t first, int64_t chunk)
+    : rows(std::min(chunk, head.q.size(0) - first)), V(head.v.rows(first, rows)) {
+  std::vector<double> weight;  // w_j exp(-l_j)
+  for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
+    const size_t t = static_cast<size_t>(first) + i;
+    decay.push_back((i == 0 ? 1 : decay.back()) * head.decay[t]);
+    weight.push_back(head.weight[t] / decay.back());
+  }
+  Q = scale_rows(head.q.rows(first, rows), decay.data());
+  K = scale_rows(head.k.rows(first, rows), weight.data());
+  A = ops::mask_causal(ops::matmul(Q, K, false, true), 0);
+}
+
+Tensor Chunk::read(const Tensor& S, const Tensor& X) const {
+  return ops::add(ops::matmul(Q, S), ops::matmul(A, X));
+}
+
+Tensor Chunk::update(const Tensor& S, const Tensor& X) const {
+  return ops::scale(ops::add(S, ops::matmul(K, X, true)), decay.back());
 }
 
 Tensor full(int64_t rows, int64_t columns, double value) {

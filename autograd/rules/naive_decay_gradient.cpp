@@ -2,7 +2,7 @@
 #include <cmath>
 #include <utility>
 
-#include "nn/attention/naive_tools.h"
+#include "autograd/rules/naive_tools.h"
 
 namespace linea::naive {
 namespace {
@@ -25,9 +25,10 @@ Wides exp_of_logs(const Wides& logs, size_t group) {
   return result;
 }
 
-// S_t [F,W] of one head. The gated rule has the column of 1 in v [N,W] whose sums are denominators.
+// S_t [F,W] of one head. The gated rule has the column of 1 in v [N,W] whose sums are denominators;
+// the gated delta rule corrects what k_t reads.
 struct Recurrence {
-  Rule rule;
+  bool corrects;
   size_t N, F, W;
   Wides q, k, v, dy, decay, weight;
 
@@ -36,7 +37,7 @@ struct Recurrence {
     for (Wide& s : S) s *= decay[t];
     for (size_t m = 0; m < W; ++m) {
       Wide written = v[t * W + m];
-      for (size_t f = 0; is_delta(rule) && f < F; ++f) written -= k[t * F + f] * S[f * W + m];
+      for (size_t f = 0; corrects && f < F; ++f) written -= k[t * F + f] * S[f * W + m];
       for (size_t f = 0; f < F; ++f) S[f * W + m] += weight[t] * k[t * F + f] * written;
     }
   }
@@ -46,8 +47,8 @@ struct Recurrence {
     Wides read(W), r(W);
     for (size_t m = 0; m < W; ++m)
       for (size_t f = 0; f < F; ++f) read[m] += q[t * F + f] * S[f * W + m];
-    const size_t M = is_delta(rule) ? W : W - 1;
-    const Wide denominator = is_delta(rule) ? 1 : read[M];
+    const size_t M = corrects ? W : W - 1;
+    const Wide denominator = corrects ? 1 : read[M];
     if (denominator == 0) return;  // y is 0
     for (size_t m = 0; m < M; ++m) {
       r[m] = dy[t * M + m] / denominator;
@@ -63,11 +64,11 @@ struct Recurrence {
     Wide gradient = 0;
     for (size_t m = 0; m < W; ++m) {
       Wide along = 0;
-      for (size_t f = 0; is_delta(rule) && f < F; ++f) along += k[t * F + f] * dS[f * W + m];
+      for (size_t f = 0; corrects && f < F; ++f) along += k[t * F + f] * dS[f * W + m];
       for (size_t f = 0; f < F; ++f) {
         Wide& d = dS[f * W + m];
         d -= weight[t] * k[t * F + f] * along;
-        const Wide lost = is_delta(rule) ? 0 : k[t * F + f] * v[t * W + m];
+        const Wide lost = corrects ? 0 : k[t * F + f] * v[t * W + m];
         gradient += d * (S[f * W + m] - lost);
         d *= decay[t];
       }
@@ -103,7 +104,7 @@ struct Recurrence {
 
 }  // namespace
 
-Tensor decay_gradient(Rule rule, const Inputs& in, const Tensor& dy) {
+Tensor decay_gradient(const Inputs& in, const Tensor& dy) {
   const size_t N = axis(in.q.value(), 2), F = axis(in.q.value(), 3), M = axis(dy, 3);
   const auto head_of = [](const Tensor& x, int64_t p) {
     const std::vector<double> values =
@@ -118,7 +119,7 @@ Tensor decay_gradient(Rule rule, const Inputs& in, const Tensor& dy) {
   };
   std::vector<double> result;
   for (int64_t p = 0; p < in.q.size(0) * in.q.size(1); ++p) {
-    Recurrence head{rule,
+    Recurrence head{in.gates.beta.defined(),
                     N,
                     F,
                     M,
@@ -126,16 +127,16 @@ Tensor decay_gradient(Rule rule, const Inputs& in, const Tensor& dy) {
                     head_of(in.k.value(), p),
                     head_of(in.v.value(), p),
                     head_of(dy, p),
-                    exp_all(head_of(in.log_decay.value(), p)),
+                    exp_all(head_of(in.gates.log_decay.value(), p)),
                     {}};
     if (in.logs) {
       head.q = exp_of_logs(head.q, F);
       head.k = exp_of_logs(head.k, N * F);
     }
-    if (is_delta(rule)) {
-      head.weight = head_of(in.beta.value(), p);
+    if (head.corrects) {
+      head.weight = head_of(in.gates.beta.value(), p);
     } else {
-      head.weight = exp_all(head_of(in.log_weight.value(), p));
+      head.weight = exp_all(head_of(in.gates.log_weight.value(), p));
       head.W = M + 1;
       const Wides v = std::exchange(head.v, {});
       for (size_t t = 0; t < N; ++t) {
@@ -146,7 +147,7 @@ Tensor decay_gradient(Rule rule, const Inputs& in, const Tensor& dy) {
     }
     head.run(result);
   }
-  return Tensor::from(result, in.log_decay.shape(), in.log_decay.dtype());
+  return Tensor::from(result, in.gates.log_decay.shape(), in.gates.log_decay.dtype());
 }
 
 }  // namespace linea::naive

@@ -1,4 +1,4 @@
-// What the definitions of nn/attention/naive.h are written with.
+// What the definitions of the update rules are written with.
 #pragma once
 
 #include <functional>
@@ -12,21 +12,16 @@
 
 namespace linea::naive {
 
-enum class Rule { sum, gated, delta, gated_delta };
-inline bool is_delta(Rule rule) { return rule == Rule::delta || rule == Rule::gated_delta; }
-inline bool decays(Rule rule) { return rule == Rule::gated || rule == Rule::gated_delta; }
-
-// Features q = phi(q) and k = phi(k) [B,H,N,F], or their logs; of the delta rules values, divided
-// by their sums. v [B,H,N,M]; beta [B,H,N], of the delta rules; log_decay, log g or log a [B,H,N],
-// of the gated ones; log_weight, log w [B,H,N], of the gated rule and of a map that weighs its
-// keys. Padded keys, values, beta and logs are 0.
+// Features q = phi(q) and k = phi(k) [B,H,N,F], or their logs; v [B,H,N,M]; the gates, to whose
+// log_weight that of a map that weighs its keys is added. Padded keys, values and gates are 0.
 struct Inputs {
-  Var q, k, v, beta{}, log_decay{}, log_weight{};
+  Var q, k, v;
+  RuleGates gates{};
   bool logs = false;
 };
-// Errors: shapes that do not go together, a mask that is not causal with a gate.
-Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
-                   const AttentionInputs& in, const AttentionMask& mask);
+// Errors: shapes that do not go together.
+Inputs make_inputs(const FeatureMapPtr& map, const AttentionInputs& in, const RuleGates& gates,
+                   const Tensor& valid);
 
 // 0 where query i sees key j, else -infinity: [B,H,N,N].
 Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask);
@@ -46,16 +41,28 @@ Var decays_between(const Var& log_decay);
 // The gradient of g of the gated rule, or of a of the gated delta rule, [B,H,N], given that of y:
 // one position after the other in long double, without the sums that cancel in the fast forms. It
 // is right at gates near 0, and at 0 and 1 themselves.
-Tensor decay_gradient(Rule rule, const Inputs& in, const Tensor& dy);
+Tensor decay_gradient(const Inputs& in, const Tensor& dy);
 
-// One head in f64: q, k [N,F], v [N,M]; weight w_t, 1 - g_t or beta_t, decay g_t, a_t or 1.
+// One head in f64: q, k [N,F], v [N,M]; beta, and exp of the log decays and weights, of each
+// position.
 struct Head {
   Tensor q, k, v;
-  std::vector<double> weight, decay;
+  std::vector<double> beta, decay, weight;
 };
 // form(head, y [N,M]) of all heads -> y [B,H,N,M] in f64.
-Tensor each_head(Rule rule, const Inputs& in,
-                 const std::function<void(const Head&, const Tensor&)>& form);
+Tensor each_head(const Inputs& in, const std::function<void(const Head&, const Tensor&)>& form);
+
+// Positions [first, first + C) of a head, C `chunk` or what is left. With l_i the sum of log decays
+// from the start of the chunk to i, Q is exp(l_i) q_i, K is exp(-l_j) w_j k_j and A is Q K^T where
+// j <= i: decays and weights are gone.
+struct Chunk {
+  Chunk(const Head& head, int64_t first, int64_t chunk);
+  Tensor read(const Tensor& S, const Tensor& X) const;    // Q S + A X
+  Tensor update(const Tensor& S, const Tensor& X) const;  // S at the end, of X written by K
+  int64_t rows;
+  std::vector<double> decay;  // exp(l_i)
+  Tensor Q, K, V, A;
+};
 
 Tensor full(int64_t rows, int64_t columns, double value);
 Tensor subtract(const Tensor& a, const Tensor& b);

@@ -1,0 +1,119 @@
+// The delta rule: a new value replaces what its key is bound to instead of being added to it.
+//
+//   S_t = a_t S_{t-1} + phi(k_t) x_t^T    x_t = beta_t (v_t - (a_t S_{t-1})^T phi(k_t))
+//   y_t = S_t^T phi(q_t)                  a_t = 1
+//
+// phi(q) and phi(k) are divided by the sums of their components. State: S [F,M]. Gates: beta, the
+// share of the difference that is written. Other rules of this kind have another
+// a_t (log_decay).
+// Sources: Schlag, Irie, Schmidhuber 2021, "Linear Transformers are secretly fast weight
+// programmers", section 4.2; for chunks Yang 2024, "Parallelizing linear Transformers with the
+// delta rule".
+#include "autograd/delta_attention.h"
+#include "autograd/ops.h"
+#include "autograd/update_rule.h"
+
+namespace linea {
+namespace {
+
+class DeltaRule final : public UpdateRule {
+ public:
+  using UpdateRule::UpdateRule;
+
+  Var forward(const FeatureMapPtr& map, const AttentionInputs& in,
+              const LinearAttentionOptions& options) const override {
+    return delta_attention(map, in, gates(in, options.valid), options);
+  }
+
+  std::unique_ptr<AttentionState> start(const FeatureMap& map, int64_t B, int64_t H, int64_t D,
+                                        int64_t M, DType dtype) const override {
+    return std::make_unique<DeltaState>(Shape{B, H, map.features(D), M}, dtype);
+  }
+
+  Tensor step(const FeatureMap& map, AttentionState& state,
+              const AttentionInputs& in) const override {
+    const NoGrad no_grad;
+    return delta_step(map, dynamic_cast<DeltaState&>(state), in, gates(in, {}));
+  }
+
+  // forward 6 F M: S^T phi(k), S += phi(k) x^T, S^T phi(q); backward 16 F M: S again (4), dq, dS
+  // (twice), dk (twice), dv
+  AttentionFlops flops(int64_t features, int64_t values) const override {
+    const auto elements = static_cast<double>(features * values);
+    return {6 * elements, 22 * elements};
+  }
+
+  // Features are values, divided by their sums. The weight of a key cancels.
+  naive::Inputs inputs(const FeatureMapPtr& map, const AttentionInputs& in,
+                       const AttentionMask& mask) const override {
+    naive::Inputs result = UpdateRule::inputs(map, in, mask);
+    for (Var* rows : {&result.q, &result.k})
+      *rows = result.logs ? softmax(*rows) : normalize(*rows);
+    result.logs = false;
+    result.gates.log_weight = {};
+    return result;
+  }
+
+  // Y = (D o Q K^T) X,  X = B (V - (the strict lower part of D o K K^T) X): a triangular system.
+  // D_ij = a_{j+1} ... a_i, 0 where i does not see j
+  Var quadratic(const naive::Inputs& in, const AttentionMask& mask) const override {
+    using namespace naive;
+    const Var scores = matmul(in.q, in.k, false, true);
+    Var log_decay(log_mask(scores.shape(), scores.dtype(), mask));
+    if (in.gates.log_decay.defined())
+      log_decay = add(log_decay, decays_between(in.gates.log_decay));
+    const Var D = exp(log_decay), beta = in.gates.beta, B = as_rows(beta, in.q.size(2));
+    const Var strengths = multiply(multiply(B, matmul(in.k, in.k, false, true)), D);
+    const Var X = solve_unit_lower(strengths, multiply(as_rows(beta, in.v.size(3)), in.v));
+    return matmul(multiply(scores, D), X);
+  }
+
+  Tensor recurrent(const naive::Inputs& in) const override {
+    using namespace naive;
+    return each_head(in, [](const Head& head, const Tensor& y) {
+      Tensor S = full(head.k.size(1), head.v.size(1), 0);
+      for (int64_t t = 0; t < y.size(0); ++t) {
+        const Tensor q = head.q.rows(t, 1), k = head.k.rows(t, 1), v = head.v.rows(t, 1);
+        S = ops::scale(S, head.decay[static_cast<size_t>(t)]);
+        const Tensor x =
+            ops::scale(subtract(v, ops::matmul(k, S)), head.beta[static_cast<size_t>(t)]);
+        S = ops::add(S, ops::matmul(k, x, true));
+        ops::copy_into(ops::matmul(q, S), y.rows(t, 1));
+      }
+    });
+  }
+
+  // X = B (V - K' S - the strict lower part of (K' K^T) X), K'_i = exp(l_i) k_i the keys that read
+  Tensor chunked(const naive::Inputs& in, int64_t chunk) const override {
+    using namespace naive;
+    return each_head(in, [chunk](const Head& head, const Tensor& y) {
+      Tensor S = full(head.k.size(1), head.v.size(1), 0);
+      for (int64_t first = 0; first < y.size(0); first += chunk) {
+        const Chunk c(head, first, chunk);
+        const double* beta = head.beta.data() + first;
+        const Tensor readers = scale_rows(head.k.rows(first, c.rows), c.decay.data());
+        const Tensor strengths = scale_rows(ops::matmul(readers, c.K, false, true), beta);
+        const Tensor E = scale_rows(subtract(c.V, ops::matmul(readers, S)), beta);
+        const Tensor X = solve_unit_lower(Var(strengths), Var(E)).value();
+        ops::copy_into(c.read(S, X), y.rows(first, c.rows));
+        S = c.update(S, X);
+      }
+    });
+  }
+};
+
+}  // namespace
+
+RulePtr make_delta_rule(RuleSpec spec) { return std::make_shared<DeltaRule>(std::move(spec)); }
+
+RulePtr delta_rule() {
+  return make_delta_rule({.name = "delta",
+                          .source = "Schlag 2021",
+                          .gate = {.name = "beta", .size = 1},
+                          .causal_only = true,
+                          .gates = [](const AttentionInputs& in, const Tensor& valid) {
+                            return RuleGates{.beta = each_gate(in, 1, valid)[0].value()};
+                          }});
+}
+
+}  // namespace linea
