@@ -23,9 +23,18 @@
 namespace linea {
 namespace {
 
-attend::Needs needs_of(const Attention& attention) {
-  const auto has = [&](const char* name) { return attend::find_tensor(attention, name).defined(); };
-  return {has("omega"), has("codebook"), has("sigma"), attention.gate()};
+// "  vq            codebook [H,F,D]"
+std::string tensors_help() {
+  std::string help;
+  for (const AttentionEntry& entry : attentions()) {
+    if (entry.tensors.empty()) continue;
+    std::vector<std::string> tensors;
+    for (const InputTensor& input : entry.tensors)
+      tensors.push_back(
+          fmt::format("{} [{}]{}", input.name, fmt::join(input.axes, ","), input.note));
+    help += fmt::format("  {:<13} {}\n", entry.name, fmt::join(tensors, "; "));
+  }
+  return help;
 }
 
 void check_range(const char* flag, int64_t value, int64_t min, int64_t max) {
@@ -50,22 +59,22 @@ void check_flags(const attend::Options& options) {
 
 // Refuses combinations that do not exist before any file is read. The file gives all sizes; here
 // they are the smallest, and whole numbers, which may not fit those, have their defaults.
-attend::Needs check_combination(const attend::Options& options) {
+GateSpec check_combination(const attend::Options& options) {
   AttentionOptions probe = options.attention;
   for (const auto& [key, value] : complete_settings(probe))
     if (std::holds_alternative<int64_t>(value)) probe.settings.erase(key);
   const std::unique_ptr<Attention> attention = make_attention(probe);
   require(options.causal || !attention->traits().causal_only,
           "{} is causal by definition: add --causal", label_of(options.attention));
-  return needs_of(*attention);
+  return attention->gate();
 }
 
 void run_attend(const attend::Options& options) {
   check_flags(options);
-  const attend::Needs needs = check_combination(options);
+  const GateSpec gate = check_combination(options);
   use_machine(options.threads, options.device);
   attend::InputFile file(options.in);
-  const attend::Inputs in = attend::read_inputs(file, needs, options);
+  const attend::Inputs in = attend::read_inputs(file, gate, options);
   const std::unique_ptr<Attention> attention = attend::attention_for(in, options.attention);
   file.warn_of_unused(label_of(options.attention));
   {
@@ -79,9 +88,11 @@ void run_attend(const attend::Options& options) {
       fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name,
            options.in, bad->value, bad->place, name_of(tensor.dtype()));
   for (auto& [name, tensor] : out)  // one gate a head is [B,H,N] in a file
-    if (name == "d" + needs.gate.name && needs.gate.size == 1)
+    if (name == "d" + gate.name && gate.size == 1)
       tensor = tensor.reshape({tensor.size(0), tensor.size(1), tensor.size(2)});
-  if (needs.omega) out.insert(out.begin() + 1, {"omega", attend::find_tensor(*attention, "omega")});
+  for (const InputTensor& input : find_attention(options.attention.name).tensors)
+    if (!input.required && input.axes != "1")  // perhaps drawn at random
+      out.insert(out.begin() + 1, {input.name, attend::find_tensor(*attention, input.name)});
   write_safetensors(options.out, out);
   std::vector<std::string> written;
   for (const auto& [name, tensor] : out) written.push_back(name + " " + tensor.shape().str());
@@ -97,21 +108,19 @@ void add_attend(CLI::App& program, int& exit_code) {
       program, "attend", "run one attention, with gradients, on your own tensors",
       "Example:  linea attend --in qkv.safetensors --out y.safetensors --attention vq --causal\n\n"
       "--in holds q, k [B,H,N,D] and v [B,H,N,M], all F32 or all F64, and what the "
-      "attention needs:\n"
-      "  performer     omega [H,R,D]; default: sampled with --features, --projection and --seed\n"
-      "  vq            codebook [H,F,D]\n"
-      "  soft-vq       codebook [H,F,D]; sigma [1], or --sigma\n"
-      "  --rule gated        gate [B,H,N]: the state decays by gate, 1 - gate is written\n"
-      "  --rule delta        beta [B,H,N]: the share of the difference that is written\n"
-      "  --rule gated-delta  gates [B,H,N,2]: beta first, then the decay of the state\n"
-      "Gates are from 0 to 1, both included, and need --causal. A decay below 4e-44 counts as "
-      "4e-44.\n"
-      "With dy [B,H,N,M] the gradients are computed too (except with --form recurrent).\n"
-      "--out holds y, the omega used, and with dy: dq, dk, dv, dcodebook, dsigma, dgate, dbeta, "
-      "dgates where they exist.\n"
-      "Where a decay is below 0.01 or exactly 1, its gradient is computed one position after the "
-      "other, slowly: the fast forms have it to about 1e-7 / gate in F32.\n"
-      "vq: dk is the gradient of the key's code, passed straight through.");
+      "attention needs:\n" +
+          tensors_help() +
+          "  --rule gated        gate [B,H,N]: the state decays by gate, 1 - gate is written\n"
+          "  --rule delta        beta [B,H,N]: the share of the difference that is written\n"
+          "  --rule gated-delta  gates [B,H,N,2]: beta first, then the decay of the state\n"
+          "Gates are from 0 to 1, both included, and need --causal. A decay below 4e-44 counts as "
+          "4e-44.\n"
+          "With dy [B,H,N,M] the gradients are computed too (except with --form recurrent).\n"
+          "--out holds y, the omega used, and with dy: dq, dk, dv, dcodebook, dsigma, dgate, "
+          "dbeta, dgates where they exist.\n"
+          "Where a decay is below 0.01 or exactly 1, its gradient is computed one position after "
+          "the other, slowly: the fast forms have it to about 1e-7 / gate in F32.\n"
+          "vq: dk is the gradient of the key's code, passed straight through.");
   add_option(command, "--in", options->in, "safetensors file with the inputs",
              OptionKind::required);
   add_option(command, "--out", options->out, "safetensors file to write", OptionKind::required);

@@ -15,13 +15,43 @@ std::string to_string(const Axes& axes) {
   return fmt::format("[{}]", fmt::join(sizes, ","));
 }
 
-// A size that a setting and a tensor both give.
-void check_agrees(const Options& options, const std::string& key, const char* name,
-                  const Tensor& x) {
+// A size or a number that a setting and a tensor both give.
+void check_size(const Options& options, const InputTensor& input, const Tensor& x, int64_t size) {
   const Settings& settings = options.attention.settings;
-  if (settings.has(key) && settings.integer(key) != x.size(1))
-    fail(ErrorKind::usage, "`{}` is {}, and {} of {} is {}: leave `{}` out", key,
-         settings.integer(key), name, options.in, x.shape().str(), key);
+  if (settings.has(input.setting) && settings.integer(input.setting) != size)
+    fail(ErrorKind::usage, "`{}` is {}, and {} of {} is {}: leave `{}` out", input.setting,
+         settings.integer(input.setting), input.name, options.in, x.shape().str(), input.setting);
+}
+void check_number(const Options& options, const InputTensor& input, const Tensor& x) {
+  const Settings& settings = options.attention.settings;
+  const double asked = settings.has(input.setting) ? settings.real(input.setting) : x.item();
+  const bool same = with_real(x.dtype(), "attend", [&](auto zero) {
+    return static_cast<decltype(zero)>(asked) == static_cast<decltype(zero)>(x.item());
+  });
+  require(same, "`{}` is {}, and {} of {} is {:.9g}: leave `{}` out", input.setting, asked,
+          input.name, options.in, x.item(), input.setting);
+}
+
+// What AttentionEntry::tensors declares, q being [B,H,N,D].
+Tensor read_declared(InputFile& file, const InputTensor& input, const Axis& H, const Axis& D,
+                     const std::string& why, const Options& options) {
+  if (input.axes == "1") {
+    const Tensor x = file.read(input.name, {{"1", 1}});
+    file.refuse(
+        input.name, x, [](auto number) { return number > 0; }, "it must be above 0");
+    check_number(options, input, x);
+    return x;
+  }
+  Axes axes;
+  size_t sized = 0;
+  for (size_t axis = 0; axis < input.axes.size(); ++axis) {
+    const char letter = input.axes[axis];
+    axes.push_back(letter == 'H' ? H : letter == 'D' ? D : Axis{std::string(1, letter)});
+    if (letter != 'H' && letter != 'D') sized = axis;
+  }
+  const Tensor x = file.read(input.name, axes, why);
+  check_size(options, input, x, x.size(static_cast<int>(sized)));
+  return x;
 }
 
 }  // namespace
@@ -82,42 +112,24 @@ void InputFile::check_dtype(const SafetensorsEntry& entry) {
          entry.name, entry.dtype, first_, dtype_);
 }
 
-Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options) {
+Inputs read_inputs(InputFile& file, const GateSpec& gate, const Options& options) {
   Inputs in;
   in.q = file.read("q", {{"B"}, {"H"}, {"N"}, {"D"}});
   const Axis B{"B", in.q.size(0)}, H{"H", in.q.size(1)}, N{"N", in.q.size(2)}, D{"D", in.q.size(3)};
   const std::string why = fmt::format("with q {} ", in.q.shape().str());
   in.k = file.read("k", {B, H, N, D}, why);
   in.v = file.read("v", {B, H, N, {"M"}}, why);
-  if (needs.gate.size > 0) {
+  if (gate.size > 0) {
     Axes axes = {B, H, N};
-    if (needs.gate.size > 1) axes.push_back({"G", needs.gate.size});
-    in.gate = file.read(needs.gate.name, axes, why);
+    if (gate.size > 1) axes.push_back({"G", gate.size});
+    in.gate = file.read(gate.name, axes, why);
     file.refuse(
-        needs.gate.name, in.gate, [](auto g) { return g >= 0 && g <= 1; },
-        "it must be from 0 to 1");
-    in.gate = in.gate.reshape({B.size, H.size, N.size, needs.gate.size});
+        gate.name, in.gate, [](auto g) { return g >= 0 && g <= 1; }, "it must be from 0 to 1");
+    in.gate = in.gate.reshape({B.size, H.size, N.size, gate.size});
   }
-  if (needs.omega && file.has("omega")) {
-    in.omega = file.read("omega", {H, {"R"}, D}, why);
-    check_agrees(options, "features", "omega", in.omega);
-  }
-  if (needs.codebook) {
-    in.codebook = file.read("codebook", {H, {"F"}, D}, why);
-    check_agrees(options, "codes", "codebook", in.codebook);
-  }
-  if (needs.sigma && file.has("sigma")) {
-    in.sigma = file.read("sigma", {{"1", 1}});
-    file.refuse(
-        "sigma", in.sigma, [](auto sigma) { return sigma > 0; }, "it must be above 0");
-    const Settings& settings = options.attention.settings;
-    const double asked = settings.has("sigma") ? settings.real("sigma") : in.sigma.item();
-    const bool same = with_real(in.sigma.dtype(), "attend", [&](auto zero) {
-      return static_cast<decltype(zero)>(asked) == static_cast<decltype(zero)>(in.sigma.item());
-    });
-    require(same, "`sigma` is {}, and sigma of {} is {:.9g}: leave `sigma` out", asked, options.in,
-            in.sigma.item());
-  }
+  for (const InputTensor& input : find_attention(options.attention.name).tensors)
+    if (input.required || file.has(input.name))
+      in.tensors.push_back({input.name, read_declared(file, input, H, D, why, options)});
   if (file.has("dy")) {
     in.dy = file.read("dy", {B, H, N, {"M", in.v.size(3)}},
                       fmt::format("with q {} and v {} ", in.q.shape().str(), in.v.shape().str()));

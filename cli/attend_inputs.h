@@ -23,12 +23,6 @@ struct Options {
   int64_t seed = 1, threads = 0;
 };
 
-// The inputs that an attention needs besides q, k and v.
-struct Needs {
-  bool omega, codebook, sigma;
-  GateSpec gate;
-};
-
 // The index of element `index` of a tensor of this shape: "[0,2,1]".
 std::string position_text(const Shape& shape, int64_t index);
 
@@ -51,7 +45,7 @@ std::optional<Element> first_unlike(const Tensor& x, const Good& good) {
 
 // An axis of a shape that is asked for: a size, or any where it is 0.
 struct Axis {
-  const char* name;
+  std::string name;
   int64_t size = 0;
 };
 using Axes = std::vector<Axis>;
@@ -85,7 +79,7 @@ class InputFile {
   std::set<std::string> used_;
 };
 
-// Undefined where the attention needs none, and an omega or sigma that is not there.
-Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options);
+// Those of an attention with this gate, and of the others what is in the file.
+Inputs read_inputs(InputFile& file, const GateSpec& gate, const Options& options);
 
 }  // namespace linea::attend

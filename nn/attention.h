@@ -107,6 +107,17 @@ class Attention {
   GateSpec gate_{};
 };
 
+// A parameter or buffer of an attention that `linea attend` reads by its name.
+struct InputTensor {
+  std::string name;
+  // A letter an axis: H heads, D the size of a key, another the size that `setting` gives; or "1",
+  // the number that `setting` gives.
+  std::string axes;
+  std::string setting;
+  bool required = false;
+  std::string note{};  // for help, where it is not required
+};
+
 using AttentionFactory = std::function<std::unique_ptr<Attention>(const AttentionOptions&)>;
 
 // One mechanism, as `--attention` names it.
@@ -118,6 +129,7 @@ struct AttentionEntry {
   AttentionFactory make;                  // gets options with all settings that apply
   std::vector<Settings> variants = {{}};  // that the tests and `verify` check
   bool cpu_only = false;                  // no kernels for CUDA devices yet
+  std::vector<InputTensor> tensors{};     // that `linea attend` may be given
 
   std::vector<AttentionOptions> variant_options() const;
 };

@@ -169,7 +169,10 @@ AttentionEntry performer_entry() {
                                                   "distribution of the rows of omega")))),
        integer("redraw", 0, at_least(0), "steps between draws of omega; 0: never")},
       [](const AttentionOptions& options) { return std::make_unique<Performer>(options); },
-      variants()};
+      variants(),
+      /*cpu_only=*/false,
+      {{"omega", "HRD", "features", false,
+        "; default: sampled with --features, --projection and --seed"}}};
 }
 
 }  // namespace linea

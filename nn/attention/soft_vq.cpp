@@ -113,7 +113,9 @@ AttentionEntry soft_vq_entry() {
            of_model(positive("sigma", 1, "standard deviation of a code at the start of training")),
            positive("anneal", 1, "temperature at the end of training, from 1 at its start")},
           [](const AttentionOptions& options) { return std::make_unique<SoftVq>(options); },
-          {{{"codes", 16}}}};
+          {{{"codes", 16}}},
+          /*cpu_only=*/false,
+          {{"codebook", "HFD", "codes", true}, {"sigma", "1", "sigma", false, ", or --sigma"}}};
 }
 
 }  // namespace linea

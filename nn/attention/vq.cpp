@@ -208,7 +208,9 @@ AttentionEntry vq_entry() {
        of_model(choice("codebook", "ema", {"ema", "gradient"}, "how codes move")),
        real("commitment", 0.01, at_least(0), "weight of the loss that pulls keys to their codes")},
       [](const AttentionOptions& options) { return std::make_unique<Vq>(options); },
-      {{{"codes", 16}}}};
+      {{{"codes", 16}}},
+      /*cpu_only=*/false,
+      {{"codebook", "HFD", "codes", true}}};
 }
 
 }  // namespace linea

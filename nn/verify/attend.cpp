@@ -60,12 +60,15 @@ std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions opti
   options.heads = in.q.size(1);
   options.key_size = in.q.size(3);
   options.value_size = in.v.size(3);
-  if (in.omega.defined()) options.settings["features"] = in.omega.size(1);
-  if (in.codebook.defined()) options.settings["codes"] = in.codebook.size(1);
+  const std::vector<InputTensor>& declared = find_attention(options.name).tensors;
+  for (const NamedTensor& given : in.tensors)
+    for (const InputTensor& input : declared)
+      for (size_t axis = 0; axis < input.axes.size() && input.name == given.name; ++axis)
+        if (std::string("HD1").find(input.axes[axis]) == std::string::npos)
+          options.settings[input.setting] = given.tensor.size(static_cast<int>(axis));
   std::unique_ptr<Attention> attention = make_attention(options);
-  const NamedTensor given[] = {{"omega", in.omega}, {"codebook", in.codebook}, {"sigma", in.sigma}};
-  for (const auto& [name, tensor] : given)
-    if (tensor.defined()) ops::copy_into(tensor, find_tensor(*attention, name));
+  for (const auto& [name, tensor] : in.tensors)
+    ops::copy_into(tensor, find_tensor(*attention, name));
   attention->buffers_changed();
   return attention;
 }

@@ -9,10 +9,11 @@
 
 namespace linea::attend {
 
-// q, k [B,H,N,D], v, dy [B,H,N,M], gate [B,H,N,G], and numbers that replace those of the
-// attention: omega [H,R,D], codebook [H,F,D], sigma [1]. Undefined: none, and without dy no gradients.
+// q, k [B,H,N,D], v, dy [B,H,N,M], gate [B,H,N,G]; undefined: none, and without dy no gradients.
+// `tensors` replace those of the attention that have their names (AttentionEntry::tensors).
 struct Inputs {
-  Tensor q, k, v, dy, gate, omega, codebook, sigma;
+  Tensor q, k, v, dy, gate;
+  std::vector<NamedTensor> tensors{};
 };
 
 enum class Form { quadratic, chunked, recurrent };  // the latter causal and without gradients
