@@ -14,6 +14,7 @@ namespace linea {
 struct GateSpec {
   std::string name = "gate";  // in the files of `linea attend`
   int64_t size = 0;           // numbers of a head and position; 0: none
+  int64_t rank = 0;           // of the projection, dim -> rank -> H size; 0: dim -> H size
   // Initial biases, before the logistic function, [H,size] row by row; empty: 0.
   std::vector<double> initial_bias{};
 };

@@ -7,7 +7,7 @@
 //   recurrent, chunked  the formulas as they are written, in f64
 //
 // There are two kinds: rules that sum, and rules that correct. A rule of a kind says what it makes of
-// its gates, and has all forms.
+// its gates, and has all forms. Adding one: docs/add-a-rule.md.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ struct RuleSpec {
   GateSpec gate{};
   bool decay_gate = false;  // the last gate of a head, from 0 to 1, is what the state decays by
   // AttentionTraits (nn/attention.h)
-  bool causal_only = false, packed_qkv = false, bf16_inputs = false;
+  bool causal_only = false, packed_qkv = false, bf16_inputs = false, heads_differ = false;
   // What all forms make of in.gate, with gradients; empty: no gates.
   std::function<RuleGates(const AttentionInputs& in, const Tensor& valid)> gates{};
 };

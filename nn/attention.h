@@ -47,6 +47,7 @@ struct AttentionTraits {
   bool bf16_inputs = false;  // takes q, k and v in bf16; otherwise they are cast to f32
   bool softmax_weights = false;  // its weights are softmax(s q.k) over keys that q and k may choose
   bool signed_weights = false;   // of both signs, which nearly cancel in some rows of N(0, 1)
+  bool heads_differ = false;     // by constants; parameters and buffers of heads are seen anyway
   bool straight_through = false;  // dk is the gradient of a substitute for k
   bool recomputable = true;       // forward may run again in the backward, and gives the same
   // The device's work for a training step, or for a step of the recurrent form, is the same each

@@ -47,7 +47,7 @@ RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
   qk_ = Linear(init, prefix + "qk", dim, 2 * dim, stddev, config_.bias, 2);
   second_qk_ = Linear(init, prefix + "second_qk", dim, 2 * dim, stddev, config_.bias, 2);
   attentions_ = {make_layer_attention(config_, 0)};
-  gate_ = make_gate(init, prefix, config_, *attentions_[0]);
+  gate_ = GateLayer(init, prefix, config_, *attentions_[0]);
   add_parameters(init, prefix, *attentions_[0]);
   output_.weight = Var(diagonal(values, values, kOutputScale), true);
   init.add({"output_head.weight", output_.weight});

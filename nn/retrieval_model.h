@@ -10,6 +10,7 @@
 #include "nn/embedding.h"
 #include "nn/linear.h"
 #include "nn/model.h"
+#include "nn/self_attention.h"
 
 namespace linea {
 
@@ -27,7 +28,8 @@ class RetrievalModel final : public Model {
  private:
   Embedding tokens_, second_tokens_;
   Var one_hot_;
-  Linear qk_, second_qk_, gate_, output_;
+  Linear qk_, second_qk_, output_;
+  GateLayer gate_;
 };
 
 }  // namespace linea

@@ -29,13 +29,23 @@ void add_parameters(ParameterInit& init, const std::string& prefix, const Attent
   }
 }
 
-Linear make_gate(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
-                 const Attention& attention) {
+GateLayer::GateLayer(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
+                     const Attention& attention) {
   const GateSpec& spec = attention.gate();
-  if (spec.size == 0) return {};
-  Linear gate(init, prefix + "gate", config.dim, config.heads * spec.size, kInitStd, true);
-  if (!spec.initial_bias.empty()) write_values(spec.initial_bias, gate.bias.value());
-  return gate;
+  if (spec.size == 0) return;
+  if (spec.rank > 0)
+    down = Linear(init, prefix + "gate_down", config.dim, spec.rank, kInitStd, false);
+  Linear& up = *this;
+  up = Linear(init, prefix + "gate", spec.rank > 0 ? spec.rank : config.dim,
+              config.heads * spec.size, kInitStd, true);
+  if (!spec.initial_bias.empty()) write_values(spec.initial_bias, bias.value());
+}
+
+Var GateLayer::forward(const Var& x, const LayerNorm* norm) const {
+  const auto first = [&](const Linear& layer) {
+    return norm != nullptr ? norm_linear(x, *norm, layer) : layer.forward(x);
+  };
+  return down.weight.defined() ? Linear::forward(first(down)) : first(*this);
 }
 
 void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, Var* auxiliary) {
@@ -60,7 +70,7 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
       qkv(init, prefix + "qkv", config.dim, 3 * config.dim, kInitStd, config.bias, 3),
       attention(make_layer_attention(config, layer)),
       stream_id(dropout_stream) {
-  gate = make_gate(init, prefix, config, *attention);
+  gate = GateLayer(init, prefix, config, *attention);
   add_parameters(init, prefix, *attention);
   if (config.attention_output == "gated") {
     const int64_t dim = config.dim;
@@ -79,7 +89,7 @@ AttentionInputs SelfAttention::project(const Var& x) const {
   AttentionInputs in;
   in.heads = heads;
   in.qkv = norm_linear(x, norm, qkv);
-  if (gate.weight.defined()) set_gates(in, cast(norm_linear(x, norm, gate), wide), *attention);
+  if (gate.weight.defined()) set_gates(in, cast(gate.forward(x, &norm), wide), *attention);
   if (!attention->traits().bf16_inputs) in.qkv = cast(in.qkv, wide);
   if (attention->traits().packed_qkv) return in;
   const Var split = split_heads(in.qkv, 3, heads);

@@ -20,8 +20,20 @@ namespace linea {
 struct LayerState;
 struct ModelConfig;
 
+// The layer of the gates: GateSpec::size logits a head, with a bias in every model, which sets how
+// long a head remembers at first. No weight is defined where the attention has no gate.
+struct GateLayer : Linear {
+  GateLayer() = default;
+  // Parameters: PREFIXgate, and with GateSpec::rank PREFIXgate_down, which has no bias.
+  GateLayer(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
+            const Attention& attention);
+  Linear down;  // undefined: a full projection
+  // Logits [B,N,H size] of x [B,N,dim], or of norm(x).
+  Var forward(const Var& x, const LayerNorm* norm = nullptr) const;
+};
+
 struct SelfAttention {
-  // Parameters: PREFIXconvolution1, PREFIXnorm1, PREFIXqkv, PREFIXgate, PREFIXattention.,
+  // Parameters: PREFIXconvolution1, PREFIXnorm1, PREFIXqkv, those of the gate, PREFIXattention.,
   // PREFIXoutput_gate, PREFIXoutput_norm, PREFIXout.
   SelfAttention(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                 int64_t layer, uint32_t dropout_stream);
@@ -35,8 +47,9 @@ struct SelfAttention {
   int64_t heads;
   CausalConvolution convolution;
   LayerNorm norm;
-  Linear qkv, gate, output_gate, out;  // undefined: without gates of the rule, or of the output
-  Var output_norm;                     // weight of each head and channel
+  Linear qkv, output_gate, out;  // output_gate undefined: without
+  GateLayer gate;
+  Var output_norm;  // weight of each head and channel
   std::shared_ptr<Attention> attention;
   uint32_t stream_id;  // of dropout
 
@@ -53,10 +66,6 @@ const std::vector<std::string>& attention_output_kinds();
 std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64_t layer);
 // Adds the parameters of an attention to the model's.
 void add_parameters(ParameterInit& init, const std::string& prefix, const Attention& attention);
-// The layer of the gates: GateSpec::size numbers a head, with a bias in every model, which sets how
-// long a head remembers at first. Undefined where the attention has no gate.
-Linear make_gate(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
-                 const Attention& attention);
 // *auxiliary += what the attention adds to the loss; null: nowhere.
 void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, Var* auxiliary);
 // The gates of `in` from scores [B,N,H gates], their logits.

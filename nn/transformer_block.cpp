@@ -56,8 +56,9 @@ LayerState TransformerBlock::start(const Tensor& positions, DType stored) const 
 
 std::vector<Linear*> TransformerBlock::linears() {
   std::vector<Linear*> all;
-  for (Linear* linear : {&attention.qkv, &attention.gate, &attention.output_gate, &attention.out,
-                         &feed_forward.up, &feed_forward.down})
+  for (Linear* linear : std::initializer_list<Linear*>{
+           &attention.qkv, &attention.gate.down, &attention.gate, &attention.output_gate,
+           &attention.out, &feed_forward.up, &feed_forward.down})
     if (linear->weight.defined()) all.push_back(linear);
   return all;
 }

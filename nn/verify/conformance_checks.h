@@ -47,8 +47,10 @@ struct Subject {
     return result;
   }
 
-  // Random features or codes of each head: heads are not interchangeable.
-  bool heads_differ() const { return !kind->parameters().empty() || !kind->buffers().empty(); }
+  // Random features, codes or constants of each head: heads are not interchangeable.
+  bool heads_differ() const {
+    return kind->traits().heads_differ || !kind->parameters().empty() || !kind->buffers().empty();
+  }
   // Weights that nearly cancel in some rows of N(0,1) dominate every error; at a standard deviation
   // of 0.5 they do not.
   double stddev() const { return kind->traits().signed_weights ? 0.5 : 1.0; }
