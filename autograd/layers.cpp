@@ -39,8 +39,8 @@ struct Layer {
 // change. On a CPU the rows form groups with gradients of their own, which are added in order. Their
 // number is a power of two that depends on the sizes alone: a product of few rows may have another
 // kernel, and so other bits, than one of many. The gradients of all groups take at most half of R x
-// widest. A thread computes a group by itself where each thread gets two or more: it can take one of a
-// thread that lost its core.
+// widest. With at least two groups per thread, each group runs on one thread, and idle threads
+// steal groups.
 class RowBlocks {
  public:
   RowBlocks(int64_t R, int64_t widest, const std::vector<Tensor>& weights)

@@ -263,8 +263,7 @@ Tensor gate_gradient(const Tensor& gate, GateForm form, const Tensor& dweight,
 Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
                      const LinearAttentionOptions& options) {
   check_heads("linear_attention", in, options.valid);
-  require(options.causal || !in.gate.defined(),
-          "linear_attention: a gate has an order of time: it is causal only");
+  require(options.causal || !in.gate.defined(), "linear_attention: gated attention must be causal");
   std::vector<Var> inputs = input_vars(in);
   if (in.gate.defined()) inputs.push_back(in.gate);
   return with_stored(inputs[0].dtype(), "linear_attention", [&](auto zero) {

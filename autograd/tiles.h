@@ -20,9 +20,10 @@ struct LinearAttentionOptions {
   int64_t chunk = 0;    // rows a matrix product; 0: chosen
 };
 
-// Where tensor ops make the features, a CPU's thread computes a tile by itself, if there are enough.
-// Else all threads compute a tile, which holds as much for each. The gradients of a map's parameters
-// are summed tile by tile: there the cut, and so the bits, must not depend on the number of threads.
+// If tensor ops compute the features and there are enough tiles, each CPU thread computes whole
+// tiles. Otherwise all threads compute one tile, which is as large for each of them. The gradients
+// of a map's parameters are summed tile by tile: there the cut, and so the bits, must not depend on
+// the number of threads.
 inline constexpr int64_t kFixedCut = 4;
 
 // Some batch heads at some positions: all of a tile, or one of its segments.

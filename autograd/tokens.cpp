@@ -21,8 +21,7 @@ Var cross_entropy(const Var& logits, const Tensor& targets) {
                       });
 }
 
-// L = mean over scored r of -log sum_k share_rk P_rk(target);  its gradients:
-// tensor/cpu/logistics.cpp
+// L = mean over scored r of -log sum_k share_rk P_rk(target);  its gradients: tensor/cpu/loss.cpp
 Var logistics_loss(const Var& mixtures, const Tensor& targets, int64_t levels) {
   const ops::ScoredLoss saved = ops::logistics_loss(mixtures.value(), targets, levels);
   return Var::from_op("logistics_loss", saved.mean, {mixtures},

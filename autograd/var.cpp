@@ -198,8 +198,8 @@ void backward(const Var& root, const Tensor& seed) {
     const NodePtr node = pending.top();
     pending.pop();
     node->queued = false;
-    require(static_cast<bool>(node->backward), "backward() walked through the op {} before",
-            node->op);
+    require(static_cast<bool>(node->backward),
+            "backward() ran through op {} already and freed its graph", node->op);
     const Tensor dy = std::move(node->grad);
     node->grad = Tensor();
     const Backward node_backward = std::move(node->backward);

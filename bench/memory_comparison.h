@@ -25,7 +25,7 @@ const std::vector<Way>& ways();
 // "naive autograd (every state saved)"
 std::string name_of(Way way);
 
-// One sequence. x [N,H,D], position by position; the engine's are [1,H,N,D].
+// One sequence. x [N,H,D], position by position; those of linear_attention() are [1,H,N,D].
 struct Inputs {
   Tensor q, k, v, dy;
   Inputs heads_first() const;

@@ -24,8 +24,8 @@ struct Sampled {
   std::string not_captured{};             // why a GPU was asked for each launch by itself
 };
 
-// Of the parameters that a token passes: of a table it reads one row, but for one that is the head
-// too.
+// Bytes of weights read per token; of an embedding table one row, unless it is tied to the output
+// head.
 double weight_bytes(const Model& model) {
   double bytes = 0;
   for (const auto& [name, var, optional, matrices] : model.parameters()) {

@@ -113,9 +113,9 @@ void add_memory_bench(CLI::App& bench, int& exit_code) {
              OptionKind::comma_separated);
   add_option(command, "--heads", options->heads, "heads", OptionKind::shows_default);
   add_option(command, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
-  add_option(command, "--features", options->features, "of performer: rows of omega",
+  add_option(command, "--features", options->features, "random features per head (performer)",
              OptionKind::shows_default);
-  add_option(command, "--limit", options->limit, "skip ways that save more GiB of states than this",
+  add_option(command, "--limit", options->limit, "skip methods that would save more GiB of states",
              OptionKind::shows_default);
   add_option(command, "--seconds", options->seconds, "minimum time per measurement",
              OptionKind::shows_default);

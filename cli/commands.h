@@ -1,5 +1,6 @@
 // The commands. Each adds a subcommand with its options and what it does; `exit_code` is set by
-// what runs. Errors are thrown as linea::Error, and become one line and an exit code in main.cpp.
+// what runs. Errors are thrown as linea::Error, and become one line and an exit code in
+// program.cpp.
 #pragma once
 
 namespace CLI {

@@ -1,6 +1,6 @@
 // The commands of the command line and their flags, as each command adds its own. CLI11 takes
 // seconds to compile in every file that includes it: of the commands none does. What a flag gets
-// wrong is an error of CLI11, which main.cpp reports.
+// wrong is an error of CLI11, which program.cpp reports.
 #pragma once
 
 #include <cstdint>

@@ -269,7 +269,7 @@ void add_flags(CLI::App& command, SampleOptions& options) {
              "training");
 }
 
-// Flags that this model, or this kind of image, makes nothing of.
+// Refuses flags that do not apply to this model or this kind of image.
 void check_flags(const CLI::App& command, const SavedModel& saved, const SampleOptions& options) {
   require(saved.shape.second_vocab_size == 0,
           "{} answers questions of the task {}; there is nothing to sample: see linea eval",

@@ -69,7 +69,7 @@ Matrix product(const Matrix& a, const Matrix& b, size_t n) {
   return c;
 }
 
-// Of a symmetric matrix without negative eigenvalues but by rounding.
+// The square root of a positive semidefinite matrix; eigenvalues negative by rounding count as 0.
 Matrix square_root(const Matrix& a, size_t n) {
   const Eigensystem e = eigensystem(a, n);
   Matrix scaled(n * n), transposed(n * n);

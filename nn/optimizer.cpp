@@ -158,7 +158,8 @@ void Optimizer::restore(const std::vector<Moment>& moments, int64_t updates) {
     const auto found = std::find_if(moments.begin(), moments.end(),
                                     [&](const Moment& other) { return other.name == own.name; });
     if (found == moments.end())
-      fail(ErrorKind::input, "the state has no tensor {}: it is of another `optimizer`", own.name);
+      fail(ErrorKind::input, "the state has no tensor {}: it was saved by another `optimizer`",
+           own.name);
     if (found->tensor.shape() != own.tensor.shape() || found->tensor.dtype() != own.tensor.dtype())
       fail(ErrorKind::input, "the optimizer's tensor {} is {} {}, expected {} {}", own.name,
            name_of(found->tensor.dtype()), found->tensor.shape().str(), name_of(own.tensor.dtype()),

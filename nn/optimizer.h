@@ -43,8 +43,8 @@ class Optimizer {
   // parameter without a gradient, by name.
   bool step(double learning_rate, const UpdateLimits& limits = {}, const Tensor& loss = {});
 
-  // The same in three parts: what the host tells the device of this update; what the device does,
-  // always the same, so that it may be recorded; and what came of it, for which the host waits.
+  // step() split for graph capture: `begin` uploads scalars, `apply` launches identical work, `end`
+  // waits and returns what step() does.
   void begin(double learning_rate, const UpdateLimits& limits = {});
   void apply(const Tensor& loss = {});
   bool end();
@@ -75,7 +75,7 @@ class Optimizer {
   int64_t updates_ = 0;
 };
 
-// Linear warm-up to `peak` over `warmup` steps, then a cosine down to `least` at step `steps`.
+// Linear warm-up to `peak` over `warmup` steps, then a cosine down to `min` at step `steps`.
 double learning_rate_at(int64_t step, int64_t steps, int64_t warmup, double peak, double min);
 
 }  // namespace linea

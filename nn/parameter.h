@@ -14,7 +14,7 @@ struct Parameter {
   std::string name;  // "blocks.0.out.weight"
   Var var;
   bool optional = false;  // takes no number of ParameterInit's streams
-  int64_t matrices = 0;   // of a block, one after the other in its rows; 0: it is none
+  int64_t matrices = 0;   // stacked in its rows (qkv: 3), for Muon; 0: not a block matrix
 };
 using Parameters = std::vector<Parameter>;
 

@@ -10,7 +10,8 @@
 namespace linea {
 namespace {
 
-// Of the output matrix at first: logits that can be sure, gradients that do not vanish.
+// Initial output scale: large enough for confident logits, small enough that gradients do not
+// vanish.
 constexpr float kOutputScale = 10;
 
 // A matrix with `value` on its diagonal; rows past the columns are 0.
@@ -25,10 +26,11 @@ Tensor diagonal(int64_t rows, int64_t columns, float value) {
 
 RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
   const MemoryScope scope(MemoryPart::parameters);
-  require(config_.layers == 1 && config_.heads == 1,
-          "`layers` is {} and `heads` {}; a task of pairs is answered by one attention: `layers` 1 "
-          "`heads` 1",
-          config_.layers, config_.heads);
+  require(
+      config_.layers == 1 && config_.heads == 1,
+      "`layers` is {} and `heads` {}; the retrieval model has one layer and one head: `layers` 1 "
+      "`heads` 1",
+      config_.layers, config_.heads);
   const std::pair<const char*, bool> absent[] = {
       {"reversible", config_.reversible},
       {"layer_convolution", config_.layer_convolution != "none"},

@@ -18,8 +18,8 @@ struct TransformerBlock {
   Var step(const Var& x, LayerState& state) const;  // one position, x [B,1,dim]
   // The state before the first position; `positions` is read at each step.
   LayerState start(const Tensor& positions, DType stored) const;
-  // The same as a layer of two streams: x1 + attention(x2), x2 + feed_forward(x1). With a state: of
-  // one position.
+  // The block as a reversible layer: x1 + attention(x2), x2 + feed_forward(x1); with a state, one
+  // decoding step.
   ReversibleLayer reversible_layer(float dropout, LayerState* state = nullptr) const;
 
   std::vector<Linear*> linears();

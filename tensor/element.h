@@ -33,9 +33,9 @@ inline const char* name_of(DType dtype) {
   return names[static_cast<size_t>(dtype)];
 }
 
-// How attention kernels on a GPU multiply floats: exactly; on tensor cores with each factor split
-// into two TF32 numbers and three products (about 21 of 24 bits; Ootomo and Yokota 2022); or
-// rounded to TF32 (11 bits).
+// Precision of float products. In attention kernels on a GPU: exact; on tensor cores with each
+// factor split into two TF32 numbers and three products (about 21 of 24 bits; Ootomo and Yokota
+// 2022); or rounded to TF32 (11 bits). On a CPU: exact, or with factors rounded to bf16.
 enum class FloatProducts : uint8_t { exact, split, rounded };
 
 }  // namespace linea

@@ -8,8 +8,8 @@
 
 namespace linea::cpu {
 
-// Items [0, count), a contiguous share for each thread of a region. A thread that is through with its
-// own share takes what others have left, one by one: one that loses its core does not keep them waiting.
+// Items [0, count), a contiguous share for each thread of a region. A thread that finishes its
+// share steals single items of others, so a preempted thread delays nobody.
 class Shares {
  public:
   Shares(int64_t count, int64_t threads)

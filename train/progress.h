@@ -1,4 +1,4 @@
-// Progress of long work, for whoever shows it; the terminal does (cli/terminal.h).
+// Interface for progress reports; cli/terminal.h implements it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class ProgressReporter {
   virtual void show(const std::string& line) = 0;
   // A line that stays.
   virtual void note(const std::string& line) = 0;
-  // Characters a line of a preview of images has room for; 0: previews are not shown.
+  // Width of an image preview in characters; 0: no previews.
   virtual int64_t preview_width() const { return 0; }
   virtual void show_preview(const std::string&) {}
 };

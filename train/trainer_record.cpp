@@ -202,8 +202,8 @@ void Trainer::judge_samples() {
       fmt::format("step {}: {}: {}", step_, plural(config_.judge_samples, "sample"), text));
 }
 
-// Of a running run after each validation, and between them every ten seconds, or more rarely where
-// reading the whole record takes long. A page that cannot be written does not stop the run.
+// Writes report.html after each validation and every ten seconds, less often if reading the record
+// is slow. A page that cannot be written does not stop the run.
 void Trainer::report(RunStatus status) try {
   const double start = watch_.seconds();
   if (status == RunStatus::running && (start < next_report_ || at_end())) return;

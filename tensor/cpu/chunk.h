@@ -181,7 +181,7 @@ class StateAccumulator {
 };
 
 // The shape as this context multiplies: rounded only where that is faster, and not with decays. The
-// gradient of a log decay sums over all later keys what cancels but for rounding.
+// gradient of a log decay is a sum of nearly canceling terms, so rounding errors dominate it.
 template <typename T>
 ChunkShape with_products(const Context& ctx, ChunkShape shape, const ChunkInput<T>& in) {
   shape.products =
