@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "data/files.h"
+#include "data/readers/image_file.h"
 #include "data/tasks/image_task.h"
 #include "data/vocabulary.h"
 #include "train/inference/given_images.h"
@@ -46,6 +47,7 @@ int64_t grid_columns(int64_t count, int64_t classes) {
       if (count % columns == 0) offer(columns);
   if (best > 0) return best;
   if (count <= kRow) return count;
+  if (count > kMaxImagePixels) return kRow;  // no sheet has room for them: check_size
   if (count <= kRow * kRow && count % kRow == 0) return kRow;
   int64_t fewest = count;
   for (auto columns = static_cast<int64_t>(std::ceil(root / 2));

@@ -20,7 +20,7 @@ class CopyTask : public Task {
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), kSeparator);
     for (int64_t row = 0; row < rows; ++row)
-      put({seed, Purpose::task, task_lane::kCopyTrain, step}, row * length(), batch, row);
+      put({seed, Purpose::task, task_stream::kCopyTrain, step}, row * length(), batch, row);
     return batch;
   }
 
@@ -29,7 +29,7 @@ class CopyTask : public Task {
   Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
     check_eval_rows(*this, split, first_row, rows);
     Batch batch = blank_batch(rows, length(), kSeparator);
-    const uint32_t stream_id = task_lane::kCopyEval + static_cast<uint32_t>(split);
+    const uint32_t stream_id = task_stream::kCopyEval + static_cast<uint32_t>(split);
     for (int64_t row = 0; row < rows; ++row)
       put({seed_, Purpose::task, stream_id, static_cast<uint64_t>(first_row + row)}, 0, batch, row);
     return batch;

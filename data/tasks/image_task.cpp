@@ -27,8 +27,8 @@ class ImageTask : public Task {
     Batch batch = blank_batch(rows, length(), shape().start);
     for (int64_t row = 0; row < rows; ++row) {
       const uint64_t example = example_number(step, rows, row);
-      const RandomStream stream{seed, Purpose::task, task_lane::kFlip, 0},
-          of_class{seed, Purpose::task, task_lane::kClassDropout, 0};
+      const RandomStream stream{seed, Purpose::task, task_stream::kFlip, 0},
+          of_class{seed, Purpose::task, task_stream::kClassDropout, 0};
       const bool flipped = flip_ && random_below(stream, example, 2) == 1;
       put(splits_.train, shuffled_example(seed, step, rows, row, splits_.train.count()), flipped,
           batch, row);

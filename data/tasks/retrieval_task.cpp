@@ -22,7 +22,7 @@ class RetrievalTask : public Task {
     // A row draws a key and a value for each write, and the queried write.
     const int64_t draws = 2 * writes() + 1;
     for (int64_t row = 0; row < rows; ++row)
-      put({seed, Purpose::task, task_lane::kRetrievalTrain, step}, row * draws, batch, row);
+      put({seed, Purpose::task, task_stream::kRetrievalTrain, step}, row * draws, batch, row);
     return batch;
   }
 
@@ -31,7 +31,7 @@ class RetrievalTask : public Task {
   Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
     check_eval_rows(*this, split, first_row, rows);
     Batch batch = blank(rows);
-    const uint32_t stream_id = task_lane::kRetrievalEval + static_cast<uint32_t>(split);
+    const uint32_t stream_id = task_stream::kRetrievalEval + static_cast<uint32_t>(split);
     for (int64_t row = 0; row < rows; ++row)
       put({seed_, Purpose::task, stream_id, static_cast<uint64_t>(first_row + row)}, 0, batch, row);
     return batch;

@@ -8,7 +8,9 @@ namespace linea {
 namespace {
 
 const std::string kWide =
-    "train --task digits --size 12 --levels 4 --layers 1 --heads 2 --dim 64 --ffn 64 --batch 2 ";
+    "train --task digits --size 12 --levels 4 --examples 200 --layers 1 --heads 2 --dim 64 --ffn "
+    "64 "
+    "--batch 2 ";
 
 class Bf16Training : public ProgramTest {
  protected:

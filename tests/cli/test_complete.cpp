@@ -143,12 +143,12 @@ TEST_F(Images, CompletionsOfAClass) {
   done("sample run --complete a.png --class 8 --keep-rows 1 --count 16 --out a8.png");
   EXPECT_NE(bytes("a3.png"), bytes("a8.png"));
   done("sample run --complete test:0 --out own.png");  // an image of the data has its own class
-  EXPECT_EQ(parse_json(done("eval run --json").out)["tokens"], 1000 * kSide * kSide);
+  EXPECT_EQ(parse_json(done("eval run --json").out)["tokens"], kDigitsVal * kSide * kSide);
   refused(2, "sample run --complete a.png --class 10", {"--class", "10", "9"});
 }
 
 TEST_F(Images, NllMapMatchesEval) {
-  done(kDigits +
+  done(kDigits20000 +
        " --class-token --output-head logistics --steps 60 --lr 0.02 --warmup 0 --out run");
   const Outcome outcome = done("sample run --nll-map --count 3 --out heat.png");
   EXPECT_EQ(lines_of(outcome.out).back(), "heat.png");

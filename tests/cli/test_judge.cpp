@@ -21,7 +21,8 @@ class Judge : public ProgramTest {
 
 TEST_F(Judge, JudgesDigitsByClass) {
   // The classifier knows the class of every image, also where the run drops some.
-  done(kDigits + " --class-token --class-embedding every --class-dropout 0.3 --steps 3 --out run");
+  done(kDigits20000 +
+       " --class-token --class-embedding every --class-dropout 0.3 --steps 3 --out run");
   const std::string arguments = "run --count 30 --guidance 2 --out sheet.png";
   const nlohmann::json result = judged(arguments);
   EXPECT_EQ(result["step"], 3);

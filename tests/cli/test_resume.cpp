@@ -214,10 +214,10 @@ TEST_F(Resume, AClosedPipeEndsNothing) {
   const std::string program = LINEA_PROGRAM, folder = path("");
   const std::string command =
       "cd '" + folder + "' && { '" + program + "' " + kCopy +
-      " --steps 300 --eval-every 10 --out piped 2>&1; echo $? > code; } | true";
+      " --steps 50 --eval-every 10 --out piped 2>&1; echo $? > code; } | true";
   EXPECT_EQ(std::system(command.c_str()), 0);
   EXPECT_EQ(bytes("code"), "0\n");
-  EXPECT_TRUE(exists("piped/checkpoints/step-00000300"));
+  EXPECT_TRUE(exists("piped/checkpoints/step-00000050"));
 }
 
 TEST_F(Resume, NamesChangedSettings) {
@@ -232,8 +232,8 @@ TEST_F(Resume, NamesChangedSettings) {
 TEST_F(Resume, AStopDuringSamplingIsHonored) {
   const std::string size =
       kSanitized ? "--size 14 --layers 2" : "--size 20 --layers 3";  // slow enough, either way
-  const std::string settings =
-      "train --task digits " + size + " --levels 4 --dim 64 --heads 2 --batch 1 --steps 2";
+  const std::string settings = "train --task digits --examples 200 " + size +
+                               " --levels 4 --dim 64 --heads 2 --batch 1 --steps 2";
   Child child(path(""), words_of(settings + " --save-every 1 --sample-every 1 --out run"));
   wait_for([&] {
     return exists("run/checkpoints/step-00000001");
