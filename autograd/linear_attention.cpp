@@ -248,8 +248,7 @@ Var linear_attention(const FeatureMapPtr& map, const AttentionInputs& in, const 
                      const LinearAttentionOptions& options) {
   const LogGates logs = LogGates::of(gates);
   check_heads("linear_attention", in, options.valid, gates);
-  require(options.causal || !logs.defined(),
-          "linear_attention: gated attention must be causal");
+  require(options.causal || !logs.defined(), "linear_attention: gated attention must be causal");
   require(!map->weighs_keys() || !logs.defined(),
           "linear_attention: a feature map that weighs keys goes with no gate");
   std::vector<Var> inputs = input_vars(in);

@@ -91,7 +91,7 @@ void run_attend(const attend::Options& options) {
     if (name == "d" + gate.name && gate.size == 1)
       tensor = tensor.reshape({tensor.size(0), tensor.size(1), tensor.size(2)});
   for (const InputTensor& input : find_attention(options.attention.name).tensors)
-    if (!input.required && input.axes != "1")  // perhaps drawn at random
+    if (!input.required && input.axes != "1")  // perhaps sampled
       out.insert(out.begin() + 1, {input.name, attend::find_tensor(*attention, input.name)});
   write_safetensors(options.out, out);
   std::vector<std::string> written;

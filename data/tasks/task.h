@@ -135,7 +135,7 @@ constexpr uint32_t kCopyTrain = 0, kCopyEval = 1;  // kCopyEval + split
 constexpr uint32_t kDigitStrokes = 8, kDigitLabels = 9;
 constexpr uint32_t kFlip = 10, kClassDropout = 11;
 constexpr uint32_t kRetrievalTrain = 16, kRetrievalEval = 17;  // kRetrievalEval + split
-}  // namespace task_stream
+}  // namespace task_lane
 
 // An unscored batch of `rows` x `length`, all inputs `token`.
 Batch blank_batch(int64_t rows, int64_t length, int32_t token);
