@@ -18,7 +18,8 @@ SoftmaxShape softmax_shape(const HeadTensor& q, const HeadTensor& k, const HeadT
           .value_size = v.width,
           .valid = {mask.valid.data_or_null<int32_t>(), q.heads, 0},
           .scale = 1.0 / std::sqrt(static_cast<double>(q.width)),
-          .causal = mask.causal};
+          .ranges = {.first = -q.length,
+                     .end = mask.causal ? k.length - q.length + 1 : k.length}};
 }
 
 // Copies x to position `at` of `cached` [B,H,capacity,width]; enlarges that first where it has fewer
