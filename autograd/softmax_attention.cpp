@@ -10,7 +10,9 @@ namespace linea {
 namespace {
 
 SoftmaxShape softmax_shape(const HeadTensor& q, const HeadTensor& k, const HeadTensor& v,
-                           const AttentionMask& mask) {
+                           const AttentionMask& mask, int64_t window) {
+  const int64_t own = k.length - q.length;  // the key at the position of query 0
+  const int64_t reach = window == 0 ? k.length + q.length : window;
   return {.batch_heads = q.batches * q.heads,
           .queries = q.length,
           .keys = k.length,
@@ -18,38 +20,37 @@ SoftmaxShape softmax_shape(const HeadTensor& q, const HeadTensor& k, const HeadT
           .value_size = v.width,
           .valid = {mask.valid.data_or_null<int32_t>(), q.heads, 0},
           .scale = 1.0 / std::sqrt(static_cast<double>(q.width)),
-          .causal = mask.causal};
+          .ranges = {.first = own + 1 - reach, .end = own + (mask.causal ? 1 : reach)}};
 }
 
-// Copies x to position `at` of `cached` [B,H,capacity,width]; enlarges that first where it has fewer
-// positions than `capacity`.
+// Copies x to slot `at` of `ring` [B,H,slots,width]; enlarges that first where it has fewer slots.
 template <typename T>
-void append(const HeadTensor& x, int64_t at, int64_t capacity, Tensor& cached) {
+void append(const HeadTensor& x, int64_t at, int64_t slots, Tensor& ring) {
   const auto copy = [](const HeadTensor& from, int64_t first, const Tensor& to) {
     kernels<T>(context().device)
         .copy_rows(context(), from.rows<T>(), HeadTensor(to).rows<T>(0, first),
                    from.batches * from.heads, from.length, from.width);
   };
-  if (!cached.defined() || cached.size(2) < capacity) {
-    const Tensor larger({x.batches, x.heads, capacity, x.width}, x.data.dtype());
-    if (at > 0) copy(cached, 0, larger);
-    cached = larger;
+  if (!ring.defined() || ring.size(2) < slots) {
+    const Tensor larger({x.batches, x.heads, slots, x.width}, x.data.dtype());
+    if (at > 0) copy(ring, 0, larger);
+    ring = larger;
   }
-  copy(x, at, cached);
+  copy(x, at, ring);
 }
 
 }  // namespace
 
 // The formulas of forward and backward: tensor/cpu/softmax_attention.cpp.
-Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
+Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int64_t window) {
   check_heads("softmax_attention", in, mask.valid);
   // Both passes compute from the saved inputs.
   const Heads kept = Heads::saved(in), heads = Heads::of(in);
   const int64_t H = heads.q.heads;
   const Tensor y = heads.new_output(),
                log_sums({heads.q.batches * H, heads.q.length}, sum_dtype(y.dtype()));
-  const auto shape_of = [mask](const Heads& given, const Sequences& some) {
-    return softmax_shape(given.q, given.k, given.v, {mask.causal, some.of(mask.valid)});
+  const auto shape_of = [mask, window](const Heads& given, const Sequences& some) {
+    return softmax_shape(given.q, given.k, given.v, {mask.causal, some.of(mask.valid)}, window);
   };
   return with_stored(y.dtype(), "softmax_attention", [&](auto zero) {
     using T = decltype(zero);
@@ -81,21 +82,22 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
   });
 }
 
-Tensor softmax_step(KeyValueCache& cache, const AttentionInputs& in) {
+Tensor softmax_step(KeyRing& ring, const AttentionInputs& in) {
   const Heads position = Heads::of(in);
   const Tensor y = position.new_output();
   with_stored(y.dtype(), "softmax_attention", [&](auto zero) {
     using T = decltype(zero);
-    if (cache.length == cache.capacity) cache.capacity = std::max<int64_t>(64, 2 * cache.capacity);
-    append<T>(position.k, cache.length, cache.capacity, cache.keys);
-    append<T>(position.v, cache.length, cache.capacity, cache.values);
-    ++cache.length;
-    SoftmaxShape shape = softmax_shape(position.q, cache.keys, cache.values, {});
-    shape.keys = cache.length;
+    const bool grows = !ring.fixed && ring.positions == ring.slots();
+    const int64_t slots = grows ? std::max<int64_t>(64, 2 * ring.slots()) : ring.slots();
+    append<T>(position.k, ring.positions % slots, slots, ring.keys);
+    append<T>(position.v, ring.positions % slots, slots, ring.values);
+    ++ring.positions;
+    SoftmaxShape shape = softmax_shape(position.q, ring.keys, ring.values, {false, {}}, 0);
+    shape.keys = ring.filled();
     const Tensor log_sums({shape.batch_heads}, sum_dtype(y.dtype()));
     kernels<T>(context().device)
-        .softmax_attention(context(), shape, position.q.rows<T>(), HeadTensor(cache.keys).rows<T>(),
-                           HeadTensor(cache.values).rows<T>(),
+        .softmax_attention(context(), shape, position.q.rows<T>(), HeadTensor(ring.keys).rows<T>(),
+                           HeadTensor(ring.values).rows<T>(),
                            position.output_heads(y).template rows<T>(),
                            log_sums.data<Accumulator<T>>());
   });

@@ -20,30 +20,54 @@ namespace {
 struct Tiles {
   int64_t bh, query, key;  // the first of each tile
   int rows, keys;          // existing ones
-  int64_t offset;          // query i sees the keys up to i + offset
+  int first, end;          // query i sees the keys i + first <= j < i + end
+  // or, where given, the keys firsts[i] <= key + j < ends[i]
+  const int32_t *firsts = nullptr, *ends = nullptr;
 
   __device__ bool sees(int i, int j) const {
-    return i < rows && j < keys && key + j <= query + i + offset;
+    if (i >= rows || j >= keys) return false;
+    return (firsts == nullptr ? i + first <= j : firsts[i] <= key + j) &&
+           (ends == nullptr ? j < i + end : key + j < ends[i]);
   }
 };
 
 __device__ inline int at_most_tile(int64_t count) {
   return static_cast<int>(count < 0 ? 0 : count < kTile ? count : kTile);
 }
+// A bound of a tile's keys relative to its query; all beyond the tile are alike.
+__device__ inline int near_tile(int64_t bound) {
+  return static_cast<int>(bound < -kTile ? -kTile : bound < kTile ? bound : kTile);
+}
 __device__ inline Tiles tiles_at(const SoftmaxShape& shape, int64_t bh, int64_t query,
                                  int64_t key) {
+  const KeyRanges& ranges = shape.ranges;
+  const int64_t row = bh * shape.queries + query;
   return {bh,
           query,
           key,
           at_most_tile(shape.queries - query),
           at_most_tile(valid_keys(shape.valid, bh, shape.keys) - key),
-          shape.causal ? shape.keys - shape.queries : shape.keys};
+          near_tile(query + ranges.first - key),
+          near_tile(query + ranges.end - key),
+          ranges.firsts == nullptr ? nullptr : ranges.firsts + row,
+          ranges.ends == nullptr ? nullptr : ranges.ends + row};
 }
-// The end of the keys that the queries of the tile see.
-__device__ inline int64_t end_of_keys(const SoftmaxShape& shape, const Tiles& tiles) {
+// The keys that the queries of the tile see together.
+__device__ inline KeyRange keys_seen(const SoftmaxShape& shape, const Tiles& tiles) {
   const int64_t valid = valid_keys(shape.valid, tiles.bh, shape.keys);
-  const int64_t seen = tiles.query + tiles.rows + tiles.offset;
-  return seen < valid ? seen : valid;
+  return {shape.seen(tiles.bh, tiles.query, valid).first,
+          shape.seen(tiles.bh, tiles.query + tiles.rows - 1, valid).end};
+}
+// The number of queries whose bound is at most `key`.
+__device__ inline int64_t count_queries(const SoftmaxShape& shape, int64_t bh,
+                                        int64_t KeyRange::*bound, int64_t key) {
+  int64_t low = 0, high = shape.queries;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    const bool counts = shape.seen(bh, middle, shape.keys).*bound <= key;
+    (counts ? low : high) = counts ? middle + 1 : middle;
+  }
+  return low;
 }
 
 // Rows of one tile.
@@ -91,10 +115,10 @@ __global__ void __launch_bounds__(kBlockThreads)
     total[threadIdx.x] = 0;
   }
   const Tiles first = tiles_at(shape, bh, query, 0);
-  const int64_t end = end_of_keys(shape, first);
+  const KeyRange range = keys_seen(shape, first);
   const TileRows<T> rows_q = rows_at(q, bh, query, first.rows, shape.key_size);
   Sums<T> sum;
-  for (int64_t key = 0; key < end; key += kTile) {
+  for (int64_t key = range.first; key < range.end; key += kTile) {
     const Tiles tiles = tiles_at(shape, bh, query, key);
     Sums<T> scores;
     add_dots(scores, rows_q, rows_at(k, bh, key, tiles.keys, shape.key_size), panels);
@@ -200,10 +224,10 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int64_t bh = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
   const int64_t D = shape.key_size, first_d = static_cast<int64_t>(blockIdx.y) * kTile;
   const Tiles first = tiles_at(shape, bh, query, 0);
-  const int64_t end = end_of_keys(shape, first);
+  const KeyRange range = keys_seen(shape, first);
   sum_queries(shape, first, in, sums);
   Sums<T> sum;
-  for (int64_t key = 0; key < end; key += kTile) {
+  for (int64_t key = range.first; key < range.end; key += kTile) {
     const Tiles tiles = tiles_at(shape, bh, query, key);
     Sums<T> a;
     make_weights(shape, tiles, in, sums, a, panels);
@@ -233,11 +257,13 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
   const int64_t bh = blockIdx.x / key_tiles, key = blockIdx.x % key_tiles * kTile;
   const int64_t D = shape.key_size, M = shape.value_size,
                 first = static_cast<int64_t>(blockIdx.y) * kTile;
-  const Tiles all = tiles_at(shape, bh, 0, key);
-  const int64_t seen_from = key - all.offset;  // the first query that sees the first key
+  const int keys = tiles_at(shape, bh, 0, key).keys;
+  // Queries from `before` on see the first key or a later one, those up to `end` the last or an
+  // earlier one.
+  const int64_t before = count_queries(shape, bh, &KeyRange::end, key),
+                end = count_queries(shape, bh, &KeyRange::first, key + keys - 1);
   Sums<T> of_k, of_v;
-  for (int64_t query = seen_from < 0 ? 0 : seen_from / kTile * kTile;
-       all.keys > 0 && query < shape.queries; query += kTile) {
+  for (int64_t query = before / kTile * kTile; keys > 0 && query < end; query += kTile) {
     const Tiles tiles = tiles_at(shape, bh, query, key);
     sum_queries(shape, tiles, in, sums);
     Sums<T> a;

@@ -243,14 +243,37 @@ struct ConvolutionShape {
   }
 };
 
-// Softmax attention: q [BH,queries,D], k [BH,keys,D], v [BH,keys,M]. When causal, query i sees keys
-// 0 .. i + (keys - queries). Scores are multiplied by `scale`.
+// The keys [first, end) of one query.
+struct KeyRange {
+  int64_t first, end;
+};
+
+// The keys that queries see: query i of bh the range [i + first, i + end), cut to the keys that
+// exist, or where arrays [BH,queries] are given, [firsts[bh,i], ends[bh,i]). Neither end decreases
+// from one query to the next: sorted rows and packed sequences have such ranges, too. A list of
+// tiles, for sets of keys that are no ranges, would be a second kind of KeyRanges.
+struct KeyRanges {
+  int64_t first, end;
+  const int32_t *firsts = nullptr, *ends = nullptr;
+};
+
+// Softmax attention: q [BH,queries,D], k [BH,keys,D], v [BH,keys,M]. Scores are multiplied by
+// `scale`.
 struct SoftmaxShape {
   int64_t batch_heads, queries, keys, key_size, value_size;
   ValidKeys valid;
   double scale;
-  bool causal;
+  KeyRanges ranges;
   FloatProducts products = FloatProducts::exact;
+
+  // The keys of query i of bh among the first `count`, those that exist.
+  LINEA_HOST_DEVICE KeyRange seen(int64_t bh, int64_t i, int64_t count) const {
+    const int64_t row = bh * queries + i;
+    const int64_t end = ranges.ends == nullptr ? i + ranges.end : ranges.ends[row];
+    const int64_t first = ranges.firsts == nullptr ? i + ranges.first : ranges.firsts[row];
+    const int64_t cut = end < 0 ? 0 : end < count ? end : count;
+    return {first < 0 ? 0 : first < cut ? first : cut, cut};
+  }
 };
 
 // A row of a model's outputs: V logits, or a mixture of logistics on V levels (formulas.h).

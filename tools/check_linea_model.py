@@ -27,7 +27,8 @@ COPY, DIGITS = "--task copy --length 24", "--task digits --size 12 --levels 5 --
 
 
 def cases():
-    yield COPY, "--attention softmax"
+    for window in 0, 5:
+        yield COPY, f"--attention softmax --window {window}"
     for feature in "elu", "relu", "exp", "square", "dpfp --nu 2":
         yield COPY, f"--attention linear --feature {feature}"
         for rule in "gated", "delta", "gated-delta":

@@ -28,7 +28,7 @@ DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
 READ = """attention attention_output bias channels class_embedding codes feature features heads layer_convolution layers levels nu
-output_head positions reversible rule size task tie"""
+output_head positions reversible rule size task tie window"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device
 dim dropout dtype early_stop ema eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
 optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
@@ -131,10 +131,10 @@ def divide_by_sum(x):  # Rows that sum to 1; a row of zeros stays
     total = x.sum(axis=-1, keepdims=True)
     return np.divide(x, total, out=np.zeros_like(x), where=total != 0)
 
-def softmax_attention(q, k, v):
-    """y_i = sum_j a_ij v_j,  a_ij = softmax over j <= i of q_i.k_j / sqrt(D)."""
-    scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1])
-    return softmax(np.where(np.tri(q.shape[1]) > 0, scores, -np.inf)) @ v
+def softmax_attention(q, k, v, window):
+    """y_i = sum_j a_ij v_j,  a_ij = softmax over i - window < j <= i (0: all j <= i) of q_i.k_j / sqrt(D)."""
+    scores, N = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1]), q.shape[1]
+    return softmax(np.where(np.tri(N) > np.tri(N, k=-(window or N)), scores, -np.inf)) @ v
 
 def sum_rule(q, k, v, log_weight, logit=None):
     """Linear attention: y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j) w_j,  j <= i.
@@ -298,8 +298,8 @@ class Model:
     def attention(self, block, settings, x):
         x = self.norm(block + "norm1", self.convolution(block + "convolution1", x))
         q, k, v = (self.heads(part) for part in np.split(self.linear(block + "qkv", x), 3, axis=-1))
-        kinds = {"softmax": lambda block, settings, x, *qkv: softmax_attention(*qkv), "linear": self.linear_attention,
-                 "performer": self.performer, "vq": self.quantized, "soft-vq": self.quantized}
+        kinds = {"softmax": lambda _, settings, x, *qkv: softmax_attention(*qkv, settings.get("window", 0)), "vq": self.quantized,
+                 "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized}
         y = choose("the attention", settings["attention"], kinds)(block, settings, x, q, k, v)
         return self.linear(block + "out", self.output(block, settings, x, y).swapaxes(0, 1).reshape(len(x), -1))
 

@@ -127,7 +127,8 @@ Inputs make_inputs(const FeatureMapPtr& map, const AttentionInputs& in, const Ru
   return result;
 }
 
-Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask) {
+Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask,
+                const Allowed& allowed) {
   const int64_t B = scores[0], H = scores[1], N = scores[2];
   const std::vector<int32_t> valid =
       mask.valid.defined() ? mask.valid.to_vector<int32_t>() : std::vector<int32_t>();
@@ -136,13 +137,17 @@ Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask) {
     const int64_t keys = valid.empty() ? N : valid[static_cast<size_t>(p / H)];
     for (int64_t i = 0; i < N; ++i)
       for (int64_t j = 0; j < N; ++j)
-        values.push_back(j < keys && (!mask.causal || j <= i) ? 0 : kMinusInfinity);
+        values.push_back(j < keys && (!mask.causal || j <= i) && (!allowed || allowed(i, j))
+                             ? 0
+                             : kMinusInfinity);
   }
   return Tensor::from(values, scores, dtype);
 }
 
-Var softmax_attention(const Var& scores, const Var& v, const AttentionMask& mask) {
-  return matmul(softmax(add(scores, Var(log_mask(scores.shape(), scores.dtype(), mask)))), v);
+Var softmax_attention(const Var& scores, const Var& v, const AttentionMask& mask,
+                      const Allowed& allowed) {
+  const Tensor visible = log_mask(scores.shape(), scores.dtype(), mask, allowed);
+  return matmul(softmax(add(scores, Var(visible))), v);
 }
 
 Var as_rows(const Var& x, int64_t columns) {

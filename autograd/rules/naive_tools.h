@@ -23,10 +23,14 @@ struct Inputs {
 Inputs make_inputs(const FeatureMapPtr& map, const AttentionInputs& in, const RuleGates& gates,
                    const Tensor& valid);
 
+// Whether query i may see key j, beside what the mask says; empty: any.
+using Allowed = std::function<bool(int64_t i, int64_t j)>;
 // 0 where query i sees key j, else -infinity: [B,H,N,N].
-Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask);
+Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask,
+                const Allowed& allowed = {});
 // y_i = sum_j softmax_j(scores_ij) v_j over the keys j that i sees.
-Var softmax_attention(const Var& scores, const Var& v, const AttentionMask& mask);
+Var softmax_attention(const Var& scores, const Var& v, const AttentionMask& mask,
+                      const Allowed& allowed = {});
 // Logs q, k [B,H,N,F] -> the logs of their scores, y_ij = log sum_f exp(q_if + k_jf), without
 // underflow.
 Var log_scores(const Var& q, const Var& k);

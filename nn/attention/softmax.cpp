@@ -1,6 +1,9 @@
-// Softmax attention, the baseline (autograd/softmax_attention.h). Its recurrent form keeps every
-// key and value, so a position takes as long as there are positions before it.
+// Softmax attention, the baseline (autograd/softmax_attention.h), of all keys or of those in a
+// window. Its recurrent form keeps the keys and values that later positions see; the time of a
+// position is linear in their number.
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
@@ -16,49 +19,68 @@ class SoftmaxAttention final : public Attention {
       : Attention({.packed_qkv = true,
                    .bf16_inputs = true,
                    .softmax_weights = true,
-                   .step_capturable = false,  // the host counts the keys
-                   .state_growth = 2}),
-        key_size_(options.key_size),
-        value_size_(options.value_size) {}
+                   .step_capturable = false}),  // the host counts the keys
+        options_(options),
+        window_(options.settings.integer("window")) {
+    traits_.state_growth = window_ == 0 ? 2 : 0;
+  }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return softmax_attention(in, mask);
+    return softmax_attention(in, mask, window_);
   }
 
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    return naive::softmax_attention(scale(matmul(in.q, in.k, false, true), 1.0 / root), in.v, mask);
+    const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
+    return naive::softmax_attention(scores, in.v, mask, [this](int64_t i, int64_t j) {
+      return window_ == 0 || std::abs(i - j) < window_;
+    });
   }
 
-  std::unique_ptr<AttentionState> start(int64_t, DType) const override {
-    return std::make_unique<KeyValueCache>();
+  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
+    if (window_ == 0) return std::make_unique<KeyRing>();
+    const int64_t slots = options_.length == 0 ? window_ : std::min(window_, options_.length);
+    const auto ring = [&](int64_t width) {
+      return Tensor({batch, options_.heads, slots, width}, dtype);
+    };
+    return std::make_unique<KeyRing>(ring(options_.key_size), ring(options_.value_size));
   }
 
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
-    return softmax_step(dynamic_cast<KeyValueCache&>(state), in);
+    return softmax_step(dynamic_cast<KeyRing&>(state), in);
   }
 
-  // Of (N + 1) / 2 keys: forward Q K^T and A V; backward Q K^T again, dV, dA, dQ, dK.
+  // A query reads sum_i min(i + 1, W) / N keys: forward Q K^T and A V; backward Q K^T again, dV, dA,
+  // dQ, dK.
   AttentionFlops flops(int64_t length) const override {
-    const double key = static_cast<double>((length + 1) * key_size_),
-                 value = static_cast<double>((length + 1) * value_size_);
+    const int64_t N = std::max<int64_t>(length, 1), W = window_ == 0 ? N : std::min(window_, N);
+    const double twice_keys = static_cast<double>(W * (2 * N - W + 1)) / static_cast<double>(N);
+    const double key = twice_keys * static_cast<double>(options_.key_size),
+                 value = twice_keys * static_cast<double>(options_.value_size);
     return {key + value, 4 * key + 3 * value};
   }
 
  private:
-  int64_t key_size_, value_size_;
+  AttentionOptions options_;
+  int64_t window_;  // 0: all keys
 };
 
 }  // namespace
 
 AttentionEntry softmax_entry() {
+  using namespace declare;
   return {.name = "softmax",
           .summary = "softmax attention, the baseline",
           .source = "Vaswani 2017",
-          .settings = {},
-          .make = [](const AttentionOptions& options) {
-            return std::make_unique<SoftmaxAttention>(options);
-          }};
+          .settings = {labeled(
+              InLabel::if_changed,
+              of_model(integer("window", 0, at_least(0),
+                               "keys that a position sees, itself included; 0: all")))},
+          .make =
+              [](const AttentionOptions& options) {
+                return std::make_unique<SoftmaxAttention>(options);
+              },
+          .variants = {{}, {{"window", int64_t{40}}}}};
 }
 
 }  // namespace linea

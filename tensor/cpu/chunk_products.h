@@ -17,9 +17,9 @@ namespace linea::cpu {
 // the corners of a band's blocks are computed, and no product reads more.
 inline constexpr int64_t kBand = 8;
 
-// The terms [begin, end) and the columns [0, cols) that the rows of a band need.
+// The terms [begin, end) and the columns [first_col, cols) that the rows of a band need.
 struct Extent {
-  int64_t begin, end, cols;
+  int64_t begin, end, cols, first_col = 0;
 };
 
 // Element (i,k) of x as element k of vector i.
@@ -28,8 +28,8 @@ inline PackSource vectors_of(const Operand<float>& x) {
 }
 
 // c = a b, or c += a b where `add`; the vectors of b are its columns; extent(first, rows): what a
-// band needs. A sum is that of packed/gemm.h, in blocks of kBandTerms terms. Without `add` all terms
-// are needed.
+// band needs; columns before first_col are computed, too. A sum is that of packed/gemm.h, in blocks
+// of kBandTerms terms. Without `add` all terms are needed.
 inline constexpr int64_t kBandTerms = 256;
 template <typename ExtentOf>
 void multiply_rounded(int64_t rows, int64_t cols, int64_t inner, const PackSource& a,
@@ -79,8 +79,9 @@ void multiply_bands(bool rounded, int64_t rows, int64_t cols, int64_t inner, con
   for (int64_t first = 0; first < rows; first += band) {
     const int64_t count = std::min(band, rows - first);
     const Extent needed = extent(first, count);
-    small_gemm(count, needed.cols, needed.end - needed.begin, a.at(first, needed.begin),
-               by.at(needed.begin, 0).data, by.row, c + first * ldc, ldc, add);
+    small_gemm(count, needed.cols - needed.first_col, needed.end - needed.begin,
+               a.at(first, needed.begin), by.at(needed.begin, needed.first_col).data, by.row,
+               c + first * ldc + needed.first_col, ldc, add);
   }
 }
 

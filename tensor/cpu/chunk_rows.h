@@ -10,21 +10,24 @@
 
 namespace linea::cpu {
 
-// One chunk of one bh: its first position in the segment, its rows, and its valid keys, of which
-// row i sees the first i + 1 + shift. `rounded`: products of float have factors rounded to bf16.
+// One chunk of one bh: its first position in the segment, its rows, and its valid keys. Row i sees
+// the keys [from(i), seen(i)), the rows [first_row(j), end_row(j)) see key j; no bound decreases.
+// `rounded`: products of float have factors rounded to bf16.
 struct Chunk {
-  int64_t first, rows, keys, shift = 0;
+  int64_t first, rows, keys;
   bool rounded = false;
 
-  int64_t seen(int64_t i) const { return std::clamp<int64_t>(i + 1 + shift, 0, keys); }
-  int64_t first_row(int64_t j) const { return std::clamp<int64_t>(j - shift, 0, rows); }
+  static int64_t from(int64_t) { return 0; }
+  int64_t seen(int64_t i) const { return std::min(i + 1, keys); }
+  int64_t first_row(int64_t j) const { return std::min(j, rows); }
+  int64_t end_row(int64_t) const { return rows; }
 };
 
 inline Chunk chunk_at(const ChunkShape& shape, int64_t bh, int64_t index) {
   const int64_t first = index * shape.chunk;
   const int64_t rows = std::min(shape.chunk, shape.length - first);
   const int64_t valid = valid_keys(shape.valid, bh, shape.first + shape.length) - shape.first;
-  return {first, rows, std::clamp<int64_t>(valid - first, 0, rows), 0,
+  return {first, rows, std::clamp<int64_t>(valid - first, 0, rows),
           shape.products == FloatProducts::rounded};
 }
 

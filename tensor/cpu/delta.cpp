@@ -77,7 +77,7 @@ class Delta {
   void write(int64_t keys, const Given<T>& in, const T* state, const Written<T>& out,
              Arena<T> arena) const {
     if (keys == 0) return;
-    band_products({0, keys, keys}, F_, {in.k, F_}, {in.k, F_}, out.products, arena);
+    band_products(Chunk{0, keys, keys}, F_, {in.k, F_}, {in.k, F_}, out.products, arena);
     decay_pairs({0, keys, keys}, in.L, out.products);
     for (int64_t i = 0; i < keys; ++i)
       for (int64_t j = 0; j < i; ++j)

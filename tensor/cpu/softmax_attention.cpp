@@ -18,13 +18,35 @@ namespace {
 
 constexpr int64_t kQueries = 64, kKeys = 128;  // of a block
 
-// The block of queries and keys that start at `query` and `key`; without keys where none is seen.
-Chunk block_at(const SoftmaxShape& shape, int64_t bh, int64_t query, int64_t key) {
-  const int64_t rows = std::min(kQueries, shape.queries - query);
-  const int64_t shift = query + (shape.causal ? shape.keys - shape.queries : shape.keys) - key;
-  const int64_t valid = valid_keys(shape.valid, bh, shape.keys) - key;
-  return {key, rows, std::min({kKeys, valid, rows + shift}), shift};
-}
+// A block of queries and a block of the keys that they see together, from `key` on; its bounds are
+// those of a Chunk (chunk_rows.h).
+struct Block {
+  Block(const SoftmaxShape& shape, int64_t bh, int64_t query)
+      : rows(std::min(kQueries, shape.queries - query)) {
+    const int64_t valid = valid_keys(shape.valid, bh, shape.keys);
+    for (int64_t i = 0; i < rows; ++i) {
+      const KeyRange range = shape.seen(bh, query + i, valid);
+      firsts[i] = range.first;
+      ends[i] = range.end;
+    }
+    go_to(firsts[0]);
+  }
+  void go_to(int64_t first_key) {
+    key = first_key;
+    keys = std::min(kKeys, ends[rows - 1] - key);
+  }
+
+  int64_t from(int64_t i) const { return std::clamp<int64_t>(firsts[i] - key, 0, keys); }
+  int64_t seen(int64_t i) const { return std::clamp<int64_t>(ends[i] - key, 0, keys); }
+  int64_t first_row(int64_t j) const { return std::upper_bound(ends, ends + rows, key + j) - ends; }
+  int64_t end_row(int64_t j) const {
+    return std::upper_bound(firsts, firsts + rows, key + j) - firsts;
+  }
+
+  static constexpr bool rounded = false;
+  int64_t rows, key, keys;
+  int64_t firsts[kQueries] = {}, ends[kQueries] = {};  // the keys of each query
+};
 
 // Contiguous rows of q times `factor`.
 template <typename T>
@@ -55,12 +77,12 @@ struct RunningSums {
 
 // Accumulates a block of keys; scores become weights.
 template <typename T>
-void accumulate(const Chunk& block, int64_t M, T* scores, const ValueRows<T>& v,
+void accumulate(const Block& block, int64_t M, T* scores, const ValueRows<T>& v,
                 const RunningSums<T>& running) {
   hide_unseen(block, scores);
   for (int64_t i = 0; i < block.rows; ++i) {
-    T* row = scores + i * block.keys;
-    const int64_t seen = block.seen(i);
+    T* row = scores + i * block.keys + block.from(i);
+    const int64_t seen = block.seen(i) - block.from(i);
     if (seen == 0) continue;
     const T max = std::max(running.max[i], largest(row, seen));
     T total = 0;
@@ -87,18 +109,17 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
   const auto one = [&](int64_t item, int thread) {
     const int64_t bh = item / blocks, query = item % blocks * kQueries;
     Arena<T> arena(workspace.data() + thread * each);
-    const int64_t rows = std::min(kQueries, shape.queries - query);
+    Block block(shape, bh, query);
+    const int64_t rows = block.rows;
     const T* block_q = gather(q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
     const RunningSums<T> running{arena.take(rows), arena.take(rows), arena.take(rows * M)};
     std::fill_n(running.max, rows, kNothing<T>);
     std::fill_n(running.total, rows, T(0));
     std::fill_n(running.y, rows * M, T(0));
     T* scores = arena.take(kQueries * kKeys);
-    for (int64_t key = 0;; key += kKeys) {
-      const Chunk block = block_at(shape, bh, query, key);
-      if (block.keys <= 0) break;
-      band_products(block, D, {block_q, D}, value_rows(k, bh, key), scores, arena);
-      accumulate(block, M, scores, value_rows(v, bh, key), running);
+    for (; block.keys > 0; block.go_to(block.key + kKeys)) {
+      band_products(block, D, {block_q, D}, value_rows(k, bh, block.key), scores, arena);
+      accumulate(block, M, scores, value_rows(v, bh, block.key), running);
     }
     for (int64_t i = 0; i < rows; ++i) {
       T& total = running.total[i];
@@ -128,7 +149,8 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
     }
     for (int64_t query = 0; query < shape.queries; query += kQueries) {
       Arena<T> arena(workspace.data() + thread * each);
-      const int64_t rows = std::min(kQueries, shape.queries - query);
+      Block block(shape, bh, query);
+      const int64_t rows = block.rows;
       const T* block_q = gather(q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
       const ValueRows<T> block_dy = value_rows(dy, bh, query);
       T *along = arena.take(rows), *scale = arena.take(rows), *block_dq = arena.take(rows * D);
@@ -137,16 +159,16 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
       for (int64_t i = 0; i < rows; ++i)
         along[i] = dot(dy.at(bh, query + i), y.at(bh, query + i), M);
       T *weights = arena.take(kQueries * kKeys), *grads = arena.take(kQueries * kKeys);
-      for (int64_t key = 0;; key += kKeys) {
-        const Chunk block = block_at(shape, bh, query, key);
-        if (block.keys <= 0) break;
-        const ValueRows<T> block_k = value_rows(k, bh, key), block_v = value_rows(v, bh, key);
+      for (; block.keys > 0; block.go_to(block.key + kKeys)) {
+        const ValueRows<T> block_k = value_rows(k, bh, block.key),
+                           block_v = value_rows(v, bh, block.key);
         band_products(block, D, {block_q, D}, block_k, weights, arena);
         band_products(block, M, block_dy, block_v, grads, arena);
         for (int64_t i = 0; i < rows; ++i) {
-          T *a = weights + i * block.keys, *g = grads + i * block.keys;
+          const int64_t from = i * block.keys + block.from(i);
+          T *a = weights + from, *g = grads + from;
           const T shift = log_sums[bh * shape.queries + query + i];
-          const int64_t seen = block.seen(i);
+          const int64_t seen = block.seen(i) - block.from(i);
 #pragma omp simd
           for (int64_t j = 0; j < seen; ++j) {
             a[j] = exp_below(a[j] - shift);
@@ -156,8 +178,8 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
         hide_unseen(block, weights);
         hide_unseen(block, grads);
         add_past(block, D, grads, block_k, block_dq, D);
-        add_future(block, D, grads, {block_q, D}, dk.at(bh, key), dk.row);
-        add_future(block, M, weights, block_dy, dv.at(bh, key), dv.row);
+        add_future(block, D, grads, {block_q, D}, dk.at(bh, block.key), dk.row);
+        add_future(block, M, weights, block_dy, dv.at(bh, block.key), dv.row);
       }
       scatter(block_dq, rows, D, scale, dq, bh, query);
     }

@@ -97,6 +97,11 @@ TEST(BenchCount, MatchesTheRecurrentForm) {
   const AttentionFlops softmax = make_attention(options_of("softmax", DType::f32))->flops(99);
   EXPECT_EQ(softmax.forward, 50 * 2 * (8 + 5));
   EXPECT_EQ(softmax.training, 50 * (2 * (8 + 5) + 2 * (3 * 8 + 2 * 5)));
+  AttentionOptions window = options_of("softmax", DType::f32);
+  window.settings["window"] = int64_t{10};  // 1 + ... + 10 keys, then 90 times 10
+  EXPECT_DOUBLE_EQ(make_attention(window)->flops(100).forward,
+                   (55 + 90 * 10) / 100.0 * 2 * (8 + 5));
+  EXPECT_EQ(make_attention(window)->flops(7).forward, 4 * 2 * (8 + 5));
 }
 
 class Bench : public ProgramTest {

@@ -25,6 +25,7 @@ TEST_F(SettingsTest, SettingsOfOtherMechanismsAreRefused) {
   refused(2, "bench attention --attention softmax,linear --codes 4", {"--codes", "soft-vq, vq"});
   refused(2, "bench train --attention softmax --features 8", {"--features", "performer"});
   refused(2, "bench sample --optimizer adam", {"'--optimizer'"});
+  refused(2, kCopy + " --attention linear --window 8 --out run", {"--window", "softmax", "linear"});
   put("c.toml", "attention = 'softmax'\nrule = 'gated'\n");
   refused(2, kCopy + " --config c.toml --out run", {"c.toml:2", "'rule'", "linear", "softmax"});
   EXPECT_FALSE(exists("run"));
@@ -46,6 +47,18 @@ TEST_F(SettingsTest, AConfigHoldsWhatApplies) {
   // Read again, it is the same run.
   done("train --config c/config.toml --out d");
   EXPECT_EQ(bytes("d/config.toml"), bytes("c/config.toml"));
+}
+
+TEST_F(SettingsTest, AWindowIsASettingOfSoftmax) {
+  refused(2, kCopy + " --attention softmax --window -1 --out run",
+          {"--window", "-1", "at least 0"});
+  EXPECT_FALSE(exists("run"));
+  const std::string once = kCopy + " --attention softmax --steps 1 --out ";
+  EXPECT_EQ(done(once + "none --window 0").out.find("window"), std::string::npos);
+  done(once + "near --window 4");
+  EXPECT_TRUE(has_line("near", "window = 4"));
+  EXPECT_NE(done("info near").out.find("softmax --window 4"), std::string::npos);
+  done("sample near --count 2");
 }
 
 TEST_F(SettingsTest, HelpShowsTheFlagsOfTheChosen) {

@@ -7,6 +7,16 @@ struct Setting {
   int64_t queries, keys, D, M;
   bool causal, padded, by_head;
   double stddev = 1.0;
+  int64_t window = 0;    // 0: none
+  int64_t sequence = 0;  // above 0: packed sequences of this length
+  int64_t lost = 0;      // the first keys and values, NaN; not by_head
+
+  KeyRanges ranges() const {
+    const int64_t last = keys - queries;
+    return {window == 0 ? -queries : last + 1 - window, causal        ? last + 1
+                                                        : window == 0 ? keys
+                                                                      : last + window};
+  }
 };
 
 template <typename U>
@@ -18,6 +28,18 @@ HeadRows<U> rows(const Tensor& x, int64_t heads, bool by_head) {
           by_head ? heads * width : width,
           heads,
           0};
+}
+
+// The first keys and the ends [P,queries] of a setting's packed sequences, in head p shifted by p.
+std::vector<int32_t> bounds(const Setting& s, int64_t P, bool ends) {
+  std::vector<int32_t> result;
+  for (int64_t p = 0; p < P; ++p)
+    for (int64_t i = 0; i < s.queries; ++i) {
+      const int64_t first = std::max<int64_t>((i + p) / s.sequence * s.sequence - p, 0);
+      const int64_t end = s.causal ? i + 1 : (i + p) / s.sequence * s.sequence + s.sequence - p;
+      result.push_back(static_cast<int32_t>(std::min(ends ? end : first, s.keys)));
+    }
+  return result;
 }
 
 // y, log sums, dq, dk, dv; what follows the keys that exist is NaN.
@@ -44,8 +66,21 @@ std::vector<Tensor> run(const Setting& s) {
             }
       *x = Tensor::from(values, x->shape());
     }
+  if (s.lost > 0)
+    for (Tensor* x : {&k, &v}) {
+      std::vector<T> values = x->template to_vector<T>();
+      for (int64_t p = 0; p < P; ++p)
+        std::fill_n(values.begin() + p * s.keys * x->size(2), s.lost * x->size(2), T(NAN));
+      *x = Tensor::from(values, x->shape());
+    }
   const Tensor valid = Tensor::from(counts, {P / heads});
-  SoftmaxShape shape{P, s.queries, s.keys, s.D, s.M, {}, 0.3, s.causal};
+  SoftmaxShape shape{P, s.queries, s.keys, s.D, s.M, {}, 0.3, s.ranges()};
+  Tensor firsts, ends;
+  if (s.sequence > 0) {
+    firsts = Tensor::from(bounds(s, P, false), {P, s.queries});
+    ends = Tensor::from(bounds(s, P, true), {P, s.queries});
+    shape.ranges = {0, 0, firsts.data<int32_t>(), ends.data<int32_t>()};
+  }
   if (s.padded) shape.valid = {valid.data<int32_t>(), heads, 0};
   const Tensor y(dy.shape(), q.dtype()), sums({P, s.queries}, dtype_of(A{}));
   const Tensor dq(q.shape(), q.dtype()), dk(k.shape(), q.dtype()), dv(v.shape(), q.dtype());
@@ -62,7 +97,7 @@ std::vector<Tensor> run(const Setting& s) {
 void expect_alike(const Setting& s, const Bounds& bounds = {}) {
   SCOPED_TRACE(std::to_string(s.queries) + " queries " + std::to_string(s.keys) + " keys D " +
                std::to_string(s.D) + " M " + std::to_string(s.M) + (s.causal ? " causal" : "") +
-               (s.padded ? " padded" : ""));
+               (s.padded ? " padded" : "") + " window " + std::to_string(s.window));
   expect_parity([&](auto t) { return run<decltype(t)>(s); }, bounds);
 }
 
@@ -80,6 +115,34 @@ TEST(CudaSoftmaxAttention, Sizes) {
     expect_alike({65, 193, 5, 130, causal, true, true}, {1e-5, 1e-12, 2e-2});
     expect_alike({64, 64, 64, 64, causal, false, true}, {1e-5, 1e-12, 2e-2});
     expect_alike({2, 3, 1, 1, causal, false, true}, {1e-5, 1e-12, 2e-2});
+  }
+}
+
+TEST(CudaSoftmaxAttention, Windows) {
+  for (const int64_t window : {1, 2, 64, 65, 100})
+    for (const bool causal : {false, true}) {
+      expect_alike({200, 200, 8, 8, causal, false, true, 1.0, window}, {1e-5, 1e-12, 2e-2});
+      expect_alike({65, 193, 5, 7, causal, true, false, 1.0, window}, {1e-5, 1e-12, 2e-2});
+    }
+}
+
+TEST(CudaSoftmaxAttention, PackedSequences) {
+  for (const int64_t sequence : {1, 40, 100})
+    for (const bool causal : {false, true})
+      expect_alike({260, 260, 8, 8, causal, causal, true, 1.0, 0, sequence}, {1e-5, 1e-12, 2e-2});
+}
+
+// Tiles outside of the window are not computed, or NaN would spread.
+TEST(CudaSoftmaxAttention, AWindowReadsItsTiles) {
+  const On device(kCuda);
+  for (const bool causal : {false, true}) {
+    Setting s{640, 640, 8, 8, causal, false, false, 1.0, 30};
+    s.lost = 100;
+    const std::vector<Tensor> results = run<float>(s);
+    for (const size_t result : {0, 2, 3, 4}) {
+      const std::vector<float> values = results[result].to_vector<float>();
+      for (size_t i = 300 * 8; i < 640 * 8; ++i) ASSERT_TRUE(std::isfinite(values[i])) << i;
+    }
   }
 }
 

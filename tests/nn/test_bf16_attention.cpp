@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "autograd/gradcheck.h"
+#include "autograd/qkv_layout.h"
 #include "nn/verify/conformance.h"
 #include "tensor/backend.h"
 #include "tensor/context.h"

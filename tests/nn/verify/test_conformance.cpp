@@ -45,7 +45,8 @@ TEST(Registry, ListsEveryMechanism) {
         "linear --feature elu --rule gated", "linear --feature elu --rule delta",
         "linear --feature elu --rule gated-delta", "performer --feature positive --features 16",
         "performer --feature hyperbolic --features 16", "performer --feature trig --features 16",
-        "performer --feature relu --features 16", "soft-vq --codes 16", "vq --codes 16", "softmax"})
+        "performer --feature relu --features 16", "soft-vq --codes 16", "vq --codes 16", "softmax",
+        "softmax --window 40"})
     EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
 }
 
