@@ -63,7 +63,7 @@ class TrainedLogs final : public FeatureMap {
   Var width_;
 };
 
-// Of the gates that are there: beta, or beta and a decay.
+// The rule of as many gates: beta, or beta and a decay.
 inline RulePtr rule_of(const AttentionInputs& in) {
   return in.gate.size(3) == 2 ? gated_delta_rule() : delta_rule();
 }
