@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "tensor/random.h"
+#include "base/random.h"
 
 namespace linea {
 

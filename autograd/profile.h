@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "tensor/scoped.h"
+#include "base/scoped.h"
 
 namespace linea {
 

@@ -1,7 +1,7 @@
 #include "autograd/update_rule.h"
 
 #include "autograd/ops.h"
-#include "tensor/settings.h"
+#include "base/settings.h"
 
 namespace linea {
 

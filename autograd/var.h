@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "tensor/scoped.h"
+#include "base/scoped.h"
 #include "tensor/tensor.h"
 
 namespace linea {

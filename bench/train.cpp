@@ -5,12 +5,12 @@
 #include <memory>
 
 #include "autograd/profile.h"
+#include "base/random.h"
 #include "bench/bench.h"
 #include "bench/commands.h"
 #include "data/json.h"
 #include "data/tasks/task.h"
 #include "nn/optimizer.h"
-#include "tensor/random.h"
 #include "train/flops.h"
 #include "train/format.h"
 #include "train/timing.h"

@@ -5,11 +5,11 @@
 #include <map>
 #include <memory>
 
+#include "base/error.h"
 #include "cli/commands.h"
 #include "cli/describe.h"
 #include "cli/flags.h"
 #include "cli/program.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -4,13 +4,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/terminal.h"
 #include "data/catalog.h"
 #include "data/download.h"
 #include "data/json.h"
-#include "tensor/error.h"
 #include "train/format.h"
 #include "train/table.h"
 

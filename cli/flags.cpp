@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "tensor/settings.h"
+#include "base/settings.h"
 #include "train/machine.h"
 
 namespace linea {

@@ -10,10 +10,10 @@
 #include <memory>
 #include <vector>
 
+#include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/usage_error.h"
-#include "tensor/error.h"
 #include "train/suggestion.h"
 #include "train/table.h"
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/settings.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/terminal.h"
@@ -21,7 +22,6 @@
 #include "tensor/backend.h"
 #include "tensor/context.h"
 #include "tensor/memory_report.h"
-#include "tensor/settings.h"
 #include "tensor/short_spins.h"
 
 namespace {

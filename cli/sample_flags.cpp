@@ -3,8 +3,8 @@
 #include <cctype>
 #include <filesystem>
 
+#include "base/error.h"
 #include "cli/flags.h"
-#include "tensor/error.h"
 #include "tensor/ops.h"
 #include "train/weights.h"
 

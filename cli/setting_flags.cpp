@@ -8,9 +8,9 @@
 #include <map>
 #include <memory>
 
+#include "base/error.h"
 #include "cli/flags.h"
 #include "nn/attention_list.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

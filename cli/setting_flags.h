@@ -1,4 +1,4 @@
-// Flags that follow from declared settings (tensor/settings.h). A key that several mechanisms
+// Flags that follow from declared settings (base/settings.h). A key that several mechanisms
 // declare is one flag; its choices and default belong to each of them.
 //
 // Values from the user are texts by key in `given`, which lives as long as the command.

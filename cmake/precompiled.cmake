@@ -27,7 +27,7 @@ endfunction()
 set(standard_headers <algorithm> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map> <memory> <string>
   <string_view> <utility> <vector> <fmt/format.h>)
 linea_precompiled(standard_set HEADERS ${standard_headers})
-set(standard_targets linea_tensor linea_autograd linea_nn linea_data linea_judge)
+set(standard_targets linea_base linea_tensor linea_autograd linea_nn linea_data linea_judge)
 list(REMOVE_ITEM standard_targets ${light_targets})
 linea_use_precompiled(standard_set ${standard_targets})
 linea_precompiled(light_set OPTIONS ${light_options} HEADERS ${standard_headers})

@@ -3,8 +3,8 @@
 #include <memory>
 #include <mutex>
 
+#include "base/error.h"
 #include "cuda/staging.h"
-#include "tensor/error.h"
 
 namespace linea::cuda {
 namespace {

@@ -1,5 +1,5 @@
+#include "base/error.h"
 #include "cuda/compat.h"
-#include "tensor/error.h"
 
 namespace linea::cuda {
 namespace {

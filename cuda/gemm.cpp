@@ -2,9 +2,9 @@
 // C^T = op(B)^T op(A)^T, so the factors are swapped and nothing is transposed.
 #include <algorithm>
 
+#include "base/error.h"
 #include "cuda/blas.h"
 #include "cuda/kernel_tables.h"
-#include "tensor/error.h"
 
 namespace linea::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tensor/error.h"
+#include "base/error.h"
 #include "tensor/kernels.h"
 
 namespace linea::cuda {

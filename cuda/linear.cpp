@@ -6,10 +6,10 @@
 
 #include <type_traits>
 
+#include "base/error.h"
 #include "cuda/blas.h"
 #include "cuda/fused_norm_linear.h"
 #include "cuda/kernel_tables.h"
-#include "tensor/error.h"
 #include "tensor/workspace.h"
 
 namespace linea::cuda {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "cuda/device.h"
-#include "tensor/error.h"
 
 namespace linea::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <queue>
 #include <utility>
 
-#include "tensor/error.h"
+#include "base/error.h"
 
 namespace linea {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <system_error>
 
+#include "base/error.h"
 #include "data/files.h"
 #include "data/readers/gzip.h"
 #include "data/readers/zip.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "data/chart_scale.h"
 #include "data/chart_style.h"
 #include "data/files.h"
 #include "data/utf8.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/error.h"
 #include "data/disk.h"
 #include "data/files.h"
-#include "tensor/error.h"
 
 extern char** environ;
 

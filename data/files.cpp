@@ -10,8 +10,8 @@
 #include <memory>
 #include <system_error>
 
+#include "base/error.h"
 #include "data/disk.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

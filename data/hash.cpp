@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/error.h"
 #include "data/files.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "data/files.h"
 #include "data/font.h"
 #include "data/readers/image_file.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -1,6 +1,6 @@
 #include "data/image_set.h"
 
-#include "tensor/error.h"
+#include "base/error.h"
 
 namespace linea {
 

@@ -10,8 +10,8 @@
 #include <limits>
 #include <memory>
 
+#include "base/error.h"
 #include "data/files.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

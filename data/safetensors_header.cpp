@@ -11,10 +11,10 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/error.h"
 #include "data/json.h"
 #include "data/one_line.h"
 #include "data/utf8.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

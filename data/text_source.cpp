@@ -9,9 +9,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/error.h"
 #include "data/files.h"
 #include "data/utf8.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "data/hash.h"
 #include "data/utf8.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

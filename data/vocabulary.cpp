@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/error.h"
 #include "data/composition.h"
 #include "data/json.h"
 #include "data/utf8.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/settings.h"
 #include "data/files.h"
 #include "data/hash.h"
 #include "data/safetensors.h"
 #include "judge/classifier.h"
 #include "judge/frechet.h"
 #include "tensor/context.h"
-#include "tensor/settings.h"
 #include "train/timing.h"
 
 namespace linea {

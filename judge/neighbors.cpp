@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "tensor/context.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "autograd/attention_inputs.h"
+#include "base/settings.h"
 #include "nn/parameter.h"
 #include "tensor/ops.h"
-#include "tensor/settings.h"
 
 namespace linea {
 

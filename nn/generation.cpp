@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/error.h"
 #include "tensor/backend.h"
-#include "tensor/error.h"
 #include "tensor/ops.h"
 
 namespace linea {

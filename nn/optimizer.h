@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "base/settings.h"
 #include "nn/parameter.h"
 #include "tensor/kernels.h"
-#include "tensor/settings.h"
 
 namespace linea {
 

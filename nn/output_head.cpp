@@ -1,7 +1,7 @@
 #include "nn/output_head.h"
 
 #include "autograd/ops.h"
-#include "tensor/settings.h"
+#include "base/settings.h"
 
 namespace linea {
 namespace {

@@ -1,6 +1,6 @@
 #include "nn/parameter.h"
 
-#include "tensor/random.h"
+#include "base/random.h"
 
 namespace linea {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "tensor/settings.h"
+#include "base/settings.h"
 
 namespace linea {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/random.h"
+#include "base/random.h"
 
 namespace linea {
 

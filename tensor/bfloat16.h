@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tensor/random.h"
+#include "base/random.h"
 
 namespace linea {
 

@@ -6,12 +6,12 @@
 
 #include <vector>
 
+#include "base/error.h"
+#include "base/region_error.h"
+#include "base/scoped.h"
+#include "base/shares.h"
 #include "tensor/backend.h"
 #include "tensor/caching_allocator.h"
-#include "tensor/error.h"
-#include "tensor/region_error.h"
-#include "tensor/scoped.h"
-#include "tensor/shares.h"
 
 namespace linea {
 namespace {

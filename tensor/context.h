@@ -81,7 +81,7 @@ void use_device(const Device& device);
 void send_step(Context&);
 void fetch_step(Context&);
 
-// body(item) over [0, count) on the threads of a CPU, in shares (tensor/shares.h). Each thread has a copy
+// body(item) over [0, count) on the threads of a CPU, in shares (base/shares.h). Each thread has a copy
 // of the caller's context, with one thread, for the time. The first exception reaches the caller.
 void on_threads(int64_t count, const std::function<void(int64_t item)>& body);
 

@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
+#include "base/error.h"
 #include "tensor/backend.h"
-#include "tensor/error.h"
 
 namespace linea {
 

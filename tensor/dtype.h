@@ -1,8 +1,8 @@
 // The jump from a run-time DType to a C++ type.
 #pragma once
 
+#include "base/error.h"
 #include "tensor/element.h"
-#include "tensor/error.h"
 
 namespace linea {
 

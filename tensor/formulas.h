@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "tensor/random.h"
+#include "base/random.h"
 
 namespace linea {
 

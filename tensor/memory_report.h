@@ -7,9 +7,9 @@
 #include <functional>
 #include <string>
 
-#include "tensor/error.h"
+#include "base/error.h"
+#include "base/scoped.h"
 #include "tensor/memory.h"
-#include "tensor/scoped.h"
 
 namespace linea {
 

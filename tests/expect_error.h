@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "tensor/error.h"
+#include "base/error.h"
 
 namespace linea {
 

@@ -13,7 +13,7 @@ cmake -S . -B build/tidy -G Ninja -DLINEA_PCH=OFF -DLINEA_TESTS=OFF -DLINEA_WERR
 }
 files=("$@")
 if [ ${#files[@]} = 0 ]; then
-  mapfile -t files < <(find tensor autograd nn data train bench judge cli -name '*.cpp' -not -path 'tensor/cpu/*' | sort)
+  mapfile -t files < <(find base tensor autograd nn data train bench judge cli -name '*.cpp' -not -path 'tensor/cpu/*' | sort)
 fi
 # clang does not know all of the warnings that are named to g++.
 printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 4 "$tidy" --quiet -p build/tidy \

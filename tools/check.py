@@ -7,18 +7,19 @@ import fnmatch
 import re
 import sys
 
-# cli -> bench, judge -> train -> nn -> autograd -> tensor <- cuda; train -> data -> tensor
+# cli -> bench, judge -> train -> nn -> autograd -> tensor -> base; cuda -> tensor; train -> data -> tensor
 LAYERS = {
-    "tensor": "tensor",
-    "autograd": "autograd tensor",
-    "nn": "nn autograd tensor",
-    "cuda": "cuda tensor",
-    "data": "data tensor",
-    "data/readers": "data tensor",
-    "train": "train data nn autograd tensor",
-    "bench": "bench train data nn autograd tensor",
-    "judge": "judge train data nn autograd tensor",
-    "cli": "cli bench judge train data nn autograd tensor",
+    "base": "base",
+    "tensor": "tensor base",
+    "autograd": "autograd tensor base",
+    "nn": "nn autograd tensor base",
+    "cuda": "cuda tensor base",
+    "data": "data tensor base",
+    "data/readers": "data tensor base",
+    "train": "train data nn autograd tensor base",
+    "bench": "bench train data nn autograd tensor base",
+    "judge": "judge train data nn autograd tensor base",
+    "cli": "cli bench judge train data nn autograd tensor base",
 }
 NOT_INCLUDED = {"data/readers": "data/tasks/", "tensor": "tensor/cpu/", "cuda": "tensor/cpu/"}
 

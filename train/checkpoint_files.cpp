@@ -4,11 +4,11 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "data/disk.h"
 #include "data/hash.h"
 #include "data/json.h"
 #include "data/safetensors.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -6,11 +6,11 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/error.h"
 #include "data/crc32c.h"
 #include "data/disk.h"
 #include "data/files.h"
 #include "data/utf8.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

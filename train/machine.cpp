@@ -1,7 +1,7 @@
 #include "train/machine.h"
 
+#include "base/error.h"
 #include "tensor/backend.h"
-#include "tensor/error.h"
 
 namespace linea {
 

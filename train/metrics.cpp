@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/error.h"
 #include "data/disk.h"
 #include "data/files.h"
 #include "data/json.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

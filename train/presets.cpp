@@ -2,8 +2,8 @@
 
 #include <sstream>
 
-#include "tensor/error.h"
-#include "tensor/settings.h"
+#include "base/error.h"
+#include "base/settings.h"
 
 namespace linea {
 namespace {

@@ -7,9 +7,9 @@
 #include <set>
 #include <sstream>
 
+#include "base/error.h"
 #include "data/files.h"
 #include "data/safetensors.h"
-#include "tensor/error.h"
 #include "train/checkpoint_files.h"
 #include "train/early_stop.h"
 #include "train/evaluate.h"

@@ -6,8 +6,8 @@
 
 #include <cerrno>
 
+#include "base/error.h"
 #include "data/files.h"
-#include "tensor/error.h"
 
 namespace linea {
 

@@ -7,7 +7,7 @@
 #include <ctime>
 #include <string_view>
 
-#include "tensor/error.h"
+#include "base/error.h"
 
 namespace linea {
 namespace {

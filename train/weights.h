@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tensor/error.h"
+#include "base/error.h"
 
 namespace linea {
 

@@ -6,10 +6,10 @@
 #include <system_error>
 #include <utility>
 
+#include "base/error.h"
 #include "data/files.h"
 #include "data/one_line.h"
 #include "data/readers/tar.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <zlib.h>
 
-#include "tensor/error.h"
+#include "base/error.h"
 
 namespace linea {
 

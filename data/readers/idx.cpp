@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.h"
 #include "data/readers/gzip.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

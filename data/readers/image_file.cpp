@@ -8,10 +8,10 @@
 #include <memory>
 #include <utility>
 
+#include "base/error.h"
 #include "data/files.h"
 #include "data/image_set.h"
 #include "data/readers/image_header.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

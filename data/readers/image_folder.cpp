@@ -4,12 +4,12 @@
 #include <exception>
 #include <set>
 
+#include "base/error.h"
 #include "data/one_line.h"
 #include "data/readers/image_file.h"
 #include "data/readers/image_listing.h"
 #include "data/utf8.h"
 #include "tensor/context.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

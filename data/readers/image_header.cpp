@@ -1,8 +1,8 @@
 #include "data/readers/image_header.h"
 
+#include "base/error.h"
 #include "data/one_line.h"
 #include "data/readers/image_file.h"
-#include "tensor/error.h"
 
 namespace linea {
 

@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include "tensor/error.h"
+#include "base/error.h"
 
 namespace linea {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/error.h"
 #include "data/readers/image_header.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

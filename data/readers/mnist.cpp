@@ -5,9 +5,9 @@
 #include <system_error>
 #include <utility>
 
+#include "base/error.h"
 #include "data/files.h"
 #include "data/readers/idx.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

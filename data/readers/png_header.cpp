@@ -1,9 +1,9 @@
 // A PNG is a list of chunks: length, type, content and checksum.
 #include <zlib.h>
 
+#include "base/error.h"
 #include "data/one_line.h"
 #include "data/readers/image_header.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

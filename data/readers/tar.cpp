@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/error.h"
 #include "data/one_line.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/error.h"
 #include "data/readers/file_kind.h"
 #include "data/readers/gzip.h"
 #include "data/readers/zip.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

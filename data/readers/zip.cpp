@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "data/one_line.h"
 #include "data/readers/file_kind.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

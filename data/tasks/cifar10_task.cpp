@@ -1,8 +1,8 @@
 #include "data/tasks/cifar10_task.h"
 
+#include "base/error.h"
 #include "data/readers/cifar10.h"
 #include "data/tasks/image_task.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

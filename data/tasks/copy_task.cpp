@@ -1,7 +1,7 @@
 #include "data/tasks/copy_task.h"
 
-#include "tensor/error.h"
-#include "tensor/random.h"
+#include "base/error.h"
+#include "base/random.h"
 
 namespace linea {
 namespace {

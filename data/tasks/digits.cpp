@@ -5,8 +5,8 @@
 #include <span>
 #include <utility>
 
-#include "tensor/error.h"
-#include "tensor/random.h"
+#include "base/error.h"
+#include "base/random.h"
 
 namespace linea {
 namespace {

@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/error.h"
 #include "data/json.h"
 #include "data/one_line.h"
 #include "data/readers/image_folder.h"
 #include "data/tasks/image_task.h"
 #include "data/utf8.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "base/error.h"
+#include "base/random.h"
 #include "data/hash.h"
-#include "tensor/error.h"
-#include "tensor/random.h"
 
 namespace linea {
 namespace {

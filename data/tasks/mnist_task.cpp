@@ -1,8 +1,8 @@
 #include "data/tasks/mnist_task.h"
 
+#include "base/error.h"
 #include "data/readers/mnist.h"
 #include "data/tasks/image_task.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/random.h"
 #include "data/tasks/cifar10_task.h"
 #include "data/tasks/copy_task.h"
 #include "data/tasks/digits.h"
@@ -9,8 +11,6 @@
 #include "data/tasks/mnist_task.h"
 #include "data/tasks/retrieval_task.h"
 #include "data/tasks/text_task.h"
-#include "tensor/error.h"
-#include "tensor/random.h"
 
 namespace linea {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/settings.h"
+#include "base/settings.h"
 
 namespace linea {
 

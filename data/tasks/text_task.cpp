@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "data/readers/file_kind.h"
 #include "data/readers/text_file.h"
 #include "data/text_tokens.h"
 #include "data/vocabulary.h"
-#include "tensor/error.h"
 
 namespace linea {
 namespace {

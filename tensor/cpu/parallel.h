@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tensor/region_error.h"
-#include "tensor/shares.h"
+#include "base/region_error.h"
+#include "base/shares.h"
 #include "tensor/workspace.h"
 
 namespace linea::cpu {

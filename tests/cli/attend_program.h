@@ -1,8 +1,8 @@
 // linea attend as a child process: arrays of known numbers go in, arrays come out, or a refusal.
 #pragma once
 
+#include "base/random.h"
 #include "data/safetensors.h"
-#include "tensor/random.h"
 #include "tests/cli/attend_formula.h"
 #include "tests/cli/program.h"
 

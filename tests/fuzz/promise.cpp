@@ -8,7 +8,7 @@
 #include <atomic>
 #include <fstream>
 
-#include "tensor/error.h"
+#include "base/error.h"
 
 // The sanitizers' runtime has it, other builds do not.
 extern "C" [[gnu::weak]] int __sanitizer_install_malloc_and_free_hooks(

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "tensor/error.h"
+#include "base/error.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
 #include "tests/sanitized.h"

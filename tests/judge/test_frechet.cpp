@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "tensor/random.h"
+#include "base/random.h"
 #include "tests/expect_error.h"
 
 namespace linea {

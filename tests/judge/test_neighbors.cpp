@@ -5,8 +5,8 @@
 
 #include <cmath>
 
+#include "base/random.h"
 #include "tensor/context.h"
-#include "tensor/random.h"
 #include "tests/expect_error.h"
 
 namespace linea {

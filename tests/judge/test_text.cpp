@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tensor/random.h"
+#include "base/random.h"
 #include "tests/data/data_helpers.h"
 
 namespace linea {

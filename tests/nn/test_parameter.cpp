@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor/random.h"
+#include "base/random.h"
 
 namespace linea {
 namespace {

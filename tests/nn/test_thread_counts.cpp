@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "autograd/ops.h"
+#include "base/scoped.h"
 #include "tensor/backend.h"
-#include "tensor/scoped.h"
 #include "tests/nn/small_transformer.h"
 #include "tests/sanitized.h"
 

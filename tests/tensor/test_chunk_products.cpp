@@ -7,9 +7,9 @@
 #include <cmath>
 #include <vector>
 
+#include "base/random.h"
 #include "tensor/bfloat16.h"
 #include "tensor/ops.h"
-#include "tensor/random.h"
 
 namespace linea::cpu {
 namespace {

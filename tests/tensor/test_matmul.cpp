@@ -1,9 +1,9 @@
 // Matrix products in every arrangement against plain loops in double.
 #include <array>
 
+#include "base/scoped.h"
 #include "tensor/backend.h"
 #include "tensor/context.h"
-#include "tensor/scoped.h"
 #include "tests/tensor/op_values.h"
 
 namespace linea::op_tests {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/random.h"
 #include "tensor/cpu/small_gemm.h"
-#include "tensor/random.h"
 
 namespace linea::cpu {
 namespace {

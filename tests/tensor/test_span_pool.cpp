@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tensor/random.h"
+#include "base/random.h"
 
 namespace linea {
 namespace {

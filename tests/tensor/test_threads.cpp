@@ -8,11 +8,11 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/scoped.h"
 #include "tensor/backend.h"
 #include "tensor/caching_allocator.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/ops.h"
-#include "tensor/scoped.h"
 #include "tests/expect_error.h"
 #include "tests/tensor/op_values.h"
 

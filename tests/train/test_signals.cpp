@@ -8,7 +8,7 @@
 #include <csignal>
 #include <thread>
 
-#include "tensor/error.h"
+#include "base/error.h"
 
 namespace linea {
 namespace {

@@ -1,7 +1,7 @@
 // Device memory: initial contents, size, and invalid accesses by kernels and the host.
 #include <cmath>
 
-#include "tensor/error.h"
+#include "base/error.h"
 #include "tests/cuda/emulator/emulated.h"
 
 namespace linea::cuda {

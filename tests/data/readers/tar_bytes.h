@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tensor/error.h"
+#include "base/error.h"
 
 namespace linea {
 

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "tensor/error.h"
+#include "base/error.h"
 
 namespace linea {
 

@@ -1,5 +1,5 @@
 // Declared settings: defaults, checks, what is refused, labels.
-#include "tensor/settings.h"
+#include "base/settings.h"
 
 #include <gtest/gtest.h>
 

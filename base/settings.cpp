@@ -1,4 +1,4 @@
-#include "tensor/settings.h"
+#include "base/settings.h"
 
 #include <algorithm>
 #include <charconv>

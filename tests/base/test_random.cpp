@@ -1,5 +1,5 @@
 // Counter-based random numbers: known answers, moments, permutations.
-#include "tensor/random.h"
+#include "base/random.h"
 
 #include <gtest/gtest.h>
 
