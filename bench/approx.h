@@ -14,7 +14,7 @@
 
 #include "nn/random_projection.h"
 #include "tensor/tensor.h"
-#include "train/progress.h"
+#include "train/record/progress.h"
 
 namespace linea::approx {
 

@@ -14,7 +14,7 @@
 #include "tensor/backend.h"
 #include "tensor/ops.h"
 #include "train/machine.h"
-#include "train/table.h"
+#include "train/record/table.h"
 #include "train/timing.h"
 
 namespace linea::bench {

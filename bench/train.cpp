@@ -13,8 +13,8 @@
 #include "nn/optimizer.h"
 #include "train/flops.h"
 #include "train/format.h"
+#include "train/run/training_step.h"
 #include "train/timing.h"
-#include "train/training_step.h"
 
 namespace linea::bench {
 namespace {

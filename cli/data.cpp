@@ -12,7 +12,7 @@
 #include "data/download.h"
 #include "data/json.h"
 #include "train/format.h"
-#include "train/table.h"
+#include "train/record/table.h"
 
 namespace linea {
 namespace {

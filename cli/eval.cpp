@@ -9,10 +9,10 @@
 #include "cli/sample_flags.h"
 #include "cli/terminal.h"
 #include "data/json.h"
-#include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/machine.h"
-#include "train/out_of_memory_hint.h"
+#include "train/run/checkpoint.h"
+#include "train/run/out_of_memory_hint.h"
 
 namespace linea {
 namespace {

@@ -14,8 +14,8 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/usage_error.h"
+#include "train/record/table.h"
 #include "train/suggestion.h"
-#include "train/table.h"
 
 namespace linea {
 namespace {

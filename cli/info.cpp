@@ -16,11 +16,11 @@
 #include "data/json.h"
 #include "data/safetensors.h"
 #include "tensor/backend.h"
-#include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/format.h"
-#include "train/run_history.h"
-#include "train/table.h"
+#include "train/record/run_history.h"
+#include "train/record/table.h"
+#include "train/run/checkpoint.h"
 
 namespace linea {
 namespace {

@@ -21,9 +21,9 @@
 #include "judge/text_judge.h"
 #include "train/format.h"
 #include "train/machine.h"
-#include "train/run_history.h"
+#include "train/record/run_history.h"
+#include "train/record/table.h"
 #include "train/samples.h"
-#include "train/table.h"
 #include "train/timing.h"
 
 namespace linea {

@@ -6,7 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
-#include "train/curves.h"
+#include "train/record/curves.h"
 
 namespace linea {
 namespace {

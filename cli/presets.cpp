@@ -9,7 +9,7 @@
 #include "data/json.h"
 #include "train/format.h"
 #include "train/presets.h"
-#include "train/table.h"
+#include "train/record/table.h"
 
 namespace linea {
 namespace {

@@ -13,8 +13,8 @@
 #include "cli/terminal.h"
 #include "data/json.h"
 #include "train/format.h"
-#include "train/run_history.h"
-#include "train/table.h"
+#include "train/record/run_history.h"
+#include "train/record/table.h"
 
 namespace linea {
 namespace {

@@ -21,7 +21,7 @@
 #include "train/inference/nll_map.h"
 #include "train/inference/stop_text.h"
 #include "train/machine.h"
-#include "train/run_history.h"
+#include "train/record/run_history.h"
 #include "train/samples.h"
 #include "train/timing.h"
 

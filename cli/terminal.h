@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "train/progress.h"
+#include "train/record/progress.h"
 #include "train/timing.h"
 
 namespace linea {

@@ -11,13 +11,13 @@
 #include "cli/terminal.h"
 #include "data/files.h"
 #include "judge/sample_judge.h"
-#include "train/checkpoint.h"
 #include "train/commands.h"
 #include "train/config.h"
-#include "train/dry_run.h"
 #include "train/format.h"
-#include "train/out_of_memory_hint.h"
-#include "train/trainer.h"
+#include "train/run/checkpoint.h"
+#include "train/run/dry_run.h"
+#include "train/run/out_of_memory_hint.h"
+#include "train/run/trainer.h"
 
 namespace linea {
 namespace {

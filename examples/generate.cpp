@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "tensor/short_spins.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 #include "train/samples.h"
 
 int main(int argc, char** argv) {

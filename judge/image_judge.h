@@ -8,8 +8,8 @@
 
 #include "judge/classifier.h"
 #include "judge/neighbors.h"
-#include "train/checkpoint.h"
-#include "train/progress.h"
+#include "train/record/progress.h"
+#include "train/run/checkpoint.h"
 
 namespace linea {
 

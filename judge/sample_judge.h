@@ -1,7 +1,7 @@
 // The samples of a model in training, judged as linea judge does.
 #pragma once
 
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 namespace linea {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "nn/output_head.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 
 int main(int argc, char** argv) try {
   const linea::NoGrad no_grad;

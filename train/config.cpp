@@ -6,7 +6,7 @@
 #include "tensor/context.h"
 #include "train/format.h"
 #include "train/presets.h"
-#include "train/signals.h"
+#include "train/run/signals.h"
 #include "train/suggestion.h"
 
 namespace linea {

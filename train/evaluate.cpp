@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tensor/ops.h"
-#include "train/batches.h"
+#include "train/run/batches.h"
 
 namespace linea {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "data/tasks/image_folder_task.h"
 #include "data/vocabulary.h"
-#include "train/checkpoint_files.h"
+#include "train/run/checkpoint_files.h"
 
 namespace linea {
 namespace {

@@ -9,7 +9,7 @@
 #include "data/vocabulary.h"
 #include "train/inference/given_images.h"
 #include "train/inference/stop_text.h"
-#include "train/out_of_memory_hint.h"
+#include "train/run/out_of_memory_hint.h"
 
 namespace linea {
 namespace {

@@ -9,7 +9,7 @@
 #include "data/image.h"
 #include "data/image_set.h"
 #include "nn/generation.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 
 namespace linea {
 

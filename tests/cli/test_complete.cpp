@@ -6,8 +6,8 @@
 #include "tests/cli/program.h"
 #include "tests/data/png_decoder.h"
 #include "tests/train/first_rows.h"
-#include "train/checkpoint.h"
 #include "train/evaluate.h"
+#include "train/run/checkpoint.h"
 
 namespace linea {
 namespace {

@@ -3,8 +3,8 @@
 #include "cli/terminal.h"
 #include "tensor/caching_allocator.h"
 #include "tests/cli/program.h"
-#include "train/step_memory.h"
-#include "train/trainer.h"
+#include "train/run/step_memory.h"
+#include "train/run/trainer.h"
 
 namespace linea {
 namespace {

@@ -5,8 +5,8 @@
 #include "tensor/caching_allocator.h"
 #include "tests/cli/program.h"
 #include "tests/data/readers/png_bytes.h"
+#include "train/run/trainer.h"
 #include "train/samples.h"
-#include "train/trainer.h"
 
 namespace linea {
 namespace {

@@ -2,7 +2,7 @@
 #include <ctime>
 
 #include "tests/cli/program.h"
-#include "train/report.h"
+#include "train/record/report.h"
 
 namespace linea {
 namespace {

@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "tests/cli/program.h"
-#include "train/run_lock.h"
+#include "train/run/run_lock.h"
 
 namespace linea {
 namespace {

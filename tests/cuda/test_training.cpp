@@ -7,7 +7,7 @@
 #include "nn/transformer.h"
 #include "tests/cuda/parity.h"
 #include "tests/nn/attention_options.h"
-#include "train/training_step.h"
+#include "train/run/training_step.h"
 
 namespace linea::cuda_tests {
 namespace {

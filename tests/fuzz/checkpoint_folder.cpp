@@ -1,7 +1,7 @@
 #include "tests/fuzz/checkpoint_folder.h"
 
 #include "data/hash.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 
 namespace linea::fuzz {
 

@@ -2,7 +2,7 @@
 #include "data/safetensors.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
-#include "train/checkpoint_files.h"
+#include "train/run/checkpoint_files.h"
 
 namespace linea::fuzz {
 

@@ -1,7 +1,7 @@
 // The metrics.jsonl of a resumed run: a line cut by a kill is dropped.
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
-#include "train/metrics.h"
+#include "train/record/metrics.h"
 
 namespace linea::fuzz {
 

@@ -2,7 +2,7 @@
 #include "tensor/caching_allocator.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 
 namespace linea::fuzz {
 

@@ -7,7 +7,7 @@
 
 #include "data/tasks/task.h"
 #include "tests/data/data_helpers.h"
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 
 namespace linea {
 

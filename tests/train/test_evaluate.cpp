@@ -7,7 +7,7 @@
 #include "tests/cli/program.h"
 #include "tests/nn/attention_options.h"
 #include "tests/train/first_rows.h"
-#include "train/training_step.h"
+#include "train/run/training_step.h"
 
 namespace linea {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/checkpoint.h"
+#include "train/run/checkpoint.h"
 
 namespace linea {
 

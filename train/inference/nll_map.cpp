@@ -7,7 +7,7 @@
 #include "data/image.h"
 #include "data/tasks/image_task.h"
 #include "train/evaluate.h"
-#include "train/out_of_memory_hint.h"
+#include "train/run/out_of_memory_hint.h"
 
 namespace linea {
 namespace {

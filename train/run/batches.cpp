@@ -1,0 +1,38 @@
+#include "train/run/batches.h"
+
+#include <utility>
+
+#include "tensor/ops.h"
+
+namespace linea {
+
+BatchTensors batch_tensors(const Task& task, const Batch& batch) {
+  const Shape shape{batch.rows, batch.length};
+  BatchTensors tensors{token_tensor(batch.inputs, shape, task.input_vocab_size()),
+                       Tensor::from(batch.targets, shape), Tensor()};
+  if (!batch.second_inputs.empty())
+    tensors.second_inputs =
+        token_tensor(batch.second_inputs, shape, task.shape().second_vocab_size);
+  return tensors;
+}
+
+void TrainingBatches::load(int64_t number) {
+  if (number_ == number) return;
+  host_ = task_.train_batch(static_cast<uint64_t>(config_.seed), static_cast<uint64_t>(number),
+                            config_.batch);
+  number_ = number;
+  device_ = {};
+}
+
+void TrainingBatches::prefetch(int64_t number) {
+  load(number);
+  device_ = batch_tensors(task_, host_);
+}
+
+BatchTensors TrainingBatches::take(int64_t number) {
+  load(number);
+  BatchTensors batch = std::exchange(device_, {});
+  return batch.inputs.defined() ? batch : batch_tensors(task_, host_);
+}
+
+}  // namespace linea
