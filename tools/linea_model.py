@@ -95,9 +95,7 @@ def dpfp(x, nu):  # r = relu([x, -x]), times itself shifted by 1 .. nu (Schlag 2
 
 def performer(x, omega, feature):
     """Random features, phi(q).phi(k) = exp(q.k / sqrt(D)) in the mean (Choromanski 2021); omega [H,R,D].
-
-    What multiplies all features of a query cancels in attention, and so does 1 / sqrt(R).
-    """
+    What multiplies all features of a query cancels in attention, and so does 1 / sqrt(R)."""
     x = x / x.shape[-1] ** 0.25
     if feature == "hyperbolic":
         omega = np.concatenate([omega, -omega], axis=1)

@@ -126,7 +126,7 @@ TEST(SoftmaxRanges, PackedSequences) {
     check_ranges(packed_sequences({1, 70, 3, 129, 64, 5, 5, 41}, causal));
 }
 
-// More keys than queries, gaps that nobody sees, queries that see nothing, and ranges of any size.
+// More keys than queries, gaps that no query sees, queries that see nothing, and ranges of any size.
 TEST(SoftmaxRanges, AnyThatDoNotDecrease) {
   RangeProblem p{150, 400};
   int32_t first = 3, end = 3;
