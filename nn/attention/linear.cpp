@@ -61,9 +61,13 @@ std::vector<std::string> rules_with_decay_gate() {
   return names;
 }
 
+// That of the sum rule, the default, is the attention's own.
 std::string sources() {
   std::vector<std::string> all;
-  for (const RulePtr& rule : rules()) all.push_back(rule->spec().name + ": " + rule->spec().source);
+  for (const RulePtr& rule : rules()) {
+    const RuleSpec& spec = rule->spec();
+    all.push_back(all.empty() ? spec.source : spec.name + ": " + spec.source);
+  }
   return fmt::format("{}", fmt::join(all, "; "));
 }
 
