@@ -12,17 +12,18 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6860,
-    "autograd": 2035,
-    "nn": 2710,
-    "cuda": 9228,
+    "base": 490,
+    "tensor": 6390,
+    "autograd": 2145,
+    "nn": 2860,
+    "cuda": 9260,
     "data": 5360,
-    "train": 5680,
+    "train": 5690,
     "bench": 2060,
     "cli": 1160,
 }
 # Adding one of these is what the project is for: no budget.
-UNCOUNTED = ["nn/attention/*", "data/tasks/*"] + [
+UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [
     f"cli/{command}*.cpp" for command in "approx attend bench data eval help info judge manual plot presets runs sample train verify".split()]
 MAX_FILE, MAX_FUNCTION = 400, 60
 MAX_FILES = {"tools/linea_model.py": 460}  # one file that a user can copy
