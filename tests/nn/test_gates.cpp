@@ -79,8 +79,8 @@ TEST(Gates, ALowRankIsAProductOfMatrices) {
                       .make = std::make_unique<LowRankGates, const AttentionOptions&>,
                       .variants = {}});
   ModelConfig config = with_rule("gated");
-  config.attention = {};
-  config.attention.name = "low-rank-gates";
+  config.attentions = {{}};
+  config.attentions[0].name = "low-rank-gates";
   Transformer low(config);
   Transformer full(with_rule("gated"));
   const auto of = [](const Model& model, const std::string& name) {
