@@ -1,6 +1,8 @@
 // Softmax attention with a window: the keys of each position, in both passes and when sampling.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -149,7 +151,7 @@ TEST(SoftmaxWindow, NothingOutsideHasInfluence) {
   }
 }
 
-// Time is linear: blocks outside of the window are not computed, or NaN would spread.
+// Or NaN would spread.
 TEST(SoftmaxWindow, KeysFarOutsideAreNotRead) {
   const Sizes sizes{1, 1, 1000, 4, 4};
   const auto attention = softmax(30, sizes, DType::f32);
@@ -165,6 +167,26 @@ TEST(SoftmaxWindow, KeysFarOutsideAreNotRead) {
       for (size_t i = 500 * 4; i < 501 * 4; ++i) EXPECT_TRUE(std::isfinite(values[i]));
     }
   }
+}
+
+// Eight times the length takes about eight times as long; 64 times, where blocks without a visible
+// key are visited. The best of five, since other programs take time.
+TEST(SoftmaxWindow, TimeIsLinear) {
+  const Threads one(1);
+  const auto seconds = [](int64_t length) {
+    const Sizes sizes{1, 1, length, 4, 4};
+    const Inputs x = draw(sizes, DType::f32);
+    const auto attention = softmax(8, sizes, DType::f32);
+    double best = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < 5; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      run(*attention, &Attention::forward, x, {});
+      const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+      best = std::min(best, time.count());
+    }
+    return best;
+  };
+  EXPECT_LE(seconds(32768), 20 * seconds(4096));
 }
 
 TEST(SoftmaxWindow, GradientsAreThoseOfDifferences) {
