@@ -58,7 +58,9 @@ TEST_F(SettingsTest, AWindowIsASettingOfSoftmax) {
   done(once + "near --window 4");
   EXPECT_TRUE(has_line("near", "window = 4"));
   EXPECT_NE(done("info near").out.find("softmax --window 4"), std::string::npos);
-  done("sample near --count 2");
+  put_text("text.txt", 2000);
+  done(kText + " --attention softmax --window 4 --steps 1 --out text");
+  done("sample text --tokens 20");
 }
 
 TEST_F(SettingsTest, HelpShowsTheFlagsOfTheChosen) {
