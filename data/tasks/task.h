@@ -129,13 +129,13 @@ std::string numbered(const std::vector<std::string>& names, size_t shown);
 // `data`, of a task that reads files.
 Setting data_setting(const std::string& help);
 
-// Stream ids of Purpose::task, one for each kind of generated data.
-namespace task_lane {
+// The stream ids of Purpose::task, one for each kind of generated data.
+namespace task_stream {
 constexpr uint32_t kCopyTrain = 0, kCopyEval = 1;  // kCopyEval + split
 constexpr uint32_t kDigitStrokes = 8, kDigitLabels = 9;
 constexpr uint32_t kFlip = 10, kClassDropout = 11;
 constexpr uint32_t kRetrievalTrain = 16, kRetrievalEval = 17;  // kRetrievalEval + split
-}  // namespace task_lane
+}  // namespace task_stream
 
 // An unscored batch of `rows` x `length`, all inputs `token`.
 Batch blank_batch(int64_t rows, int64_t length, int32_t token);
