@@ -40,6 +40,7 @@ Tensor unit_features_backward(const FeatureMap& map, const UnitFeatures& saved, 
 // sums L_i up to a position. log_decay is undefined where the state does not decay.
 struct GateTensors {
   static GateTensors of(const RuleGates& gates) {
+    require(gates.beta.defined(), "the delta rule needs a beta of each position");
     return {gates.beta.value(), gates.log_decay.value_or_none()};
   }
   GateTensors like() const {  // to be written

@@ -27,7 +27,8 @@ struct RuleSpec {
   std::string name;      // of the setting `rule`
   std::string source{};  // the paper
   GateSpec gate{};
-  bool decay_gate = false;  // the last gate of a head, from 0 to 1, is what the state decays by
+  // The last gate of a head, from 0 to 1, is what the state decays by, and 1 - g what a sum writes.
+  bool decay_gate = false;
   // AttentionTraits (nn/attention.h)
   bool causal_only = false, packed_qkv = false, bf16_inputs = false, heads_differ = false;
   // What all forms make of in.gate, with gradients; empty: no gates.
@@ -60,6 +61,7 @@ class UpdateRule {
 
  protected:
   RuleGates gates(const AttentionInputs& in, const Tensor& valid) const {
+    require(spec_.gates || !in.gate.defined(), "the rule {} takes no gates", spec_.name);
     return spec_.gates ? spec_.gates(in, valid) : RuleGates{};
   }
 

@@ -1,8 +1,6 @@
 // linea bench attention: one attention by length, forward, backward and step by step, and who is
 // faster than whom.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <memory>
 
 #include "autograd/gradcheck.h"
@@ -20,7 +18,8 @@
 namespace linea::bench {
 namespace {
 
-// Seconds and extra bytes of a sequence; GFLOP/s (Attention::flops); seconds of a sampled token, the mean over as many positions.
+// Seconds and extra bytes of a sequence; GFLOP/s (Attention::flops); seconds of a sampled token, the
+// mean over as many positions.
 struct Measured {
   int64_t length;
   double forward_s, both_s, step_s, forward_bytes, both_bytes;
@@ -186,10 +185,6 @@ void print_row(const Machine& machine, const AttentionBench& options, const std:
              text(m.forward_bytes / 1048576.0, 2), text(m.both_bytes / 1048576.0, 2));
   std::fflush(stdout);
 }
-
-}  // namespace
-
-namespace {
 
 // The attentions as they are measured. Errors: all flags that cannot work, before anything is
 // measured.

@@ -64,7 +64,7 @@ int64_t positions_of(const Model& model, const SampleBench& options, int64_t bat
   const int64_t max = model.config().length - kWarmup;
   if (options.tokens > 0) return std::min(options.tokens, max);
   for (const auto& attention : model.attentions())
-    if (attention->traits().state_growth > 0) return max;
+    if (attention->flops(1).forward < attention->flops(model.config().length).forward) return max;
   const int64_t fewest = context().device.kind == DeviceKind::cpu ? 16 : 200;
   return std::min<int64_t>(max, std::clamp<int64_t>(12800 / batch, fewest, 200));
 }

@@ -57,13 +57,9 @@ void check_flags(const attend::Options& options) {
           "--in and --out are both {}: the result would replace the input", options.in);
 }
 
-// Refuses combinations that do not exist before any file is read. The file gives all sizes; here
-// they are the smallest, and whole numbers, which may not fit those, have their defaults.
+// Refuses combinations that do not exist before any file is read, which gives all sizes.
 GateSpec check_combination(const attend::Options& options) {
-  AttentionOptions probe = options.attention;
-  for (const auto& [key, value] : complete_settings(probe))
-    if (std::holds_alternative<int64_t>(value)) probe.settings.erase(key);
-  const std::unique_ptr<Attention> attention = make_attention(probe);
+  const std::unique_ptr<Attention> attention = make_smallest(options.attention);
   require(options.causal || !attention->traits().causal_only,
           "{} is causal by definition: add --causal", label_of(options.attention));
   return attention->gate();
@@ -145,9 +141,10 @@ void add_attend(CLI::App& program, int& exit_code) {
   add_mechanism_flags(command, options->settings, {"attention"});
   set_action(command, [options, &exit_code] {
     AttentionOptions& chosen = options->attention;
-    const AttentionOptions given = chosen_attentions({chosen.name}, options->settings).front();
-    chosen.name = given.name;
-    chosen.settings = given.settings;
+    AttentionOptions given = chosen_attentions({chosen.name}, options->settings).front();
+    given.segment = chosen.segment;
+    given.chunk = chosen.chunk;
+    chosen = given;
     options->attention.seed = static_cast<uint64_t>(options->seed);
     run_attend(*options);
     exit_code = 0;

@@ -182,11 +182,11 @@ std::vector<AttentionOptions> chosen_attentions(const std::vector<std::string>& 
   for (const std::string& name : names) {
     const std::vector<AttentionOptions> items = parse_attentions(name);
     require(items.size() == 1, "`attention` {}: name one here, without a /", name);
-    AttentionOptions& options = result.emplace_back(items[0]);
-    for (const Setting& setting : find_attention(options.name).settings)
-      if (given.has(setting.key) && !options.settings.has(setting.key))
-        options.settings[setting.key] = parse_value(setting, given.text(setting.key));
-    complete_settings(options);
+    Settings shared;
+    for (const Setting& setting : declared_by(items))
+      if (given.has(setting.key))
+        shared[setting.key] = parse_value(setting, given.text(setting.key));
+    complete_settings(result.emplace_back(with_shared(items, shared)[0]));
   }
   for (const auto& [key, text] : given) {
     std::vector<std::string> owners;

@@ -59,6 +59,13 @@ std::unique_ptr<Attention> make_attention(AttentionOptions options) {
   return entry.make(options);
 }
 
+std::unique_ptr<Attention> make_smallest(AttentionOptions options) {
+  for (const auto& [key, value] : complete_settings(options))
+    if (std::holds_alternative<int64_t>(value)) options.settings.erase(key);
+  options.heads = options.key_size = options.value_size = 1;
+  return make_attention(options);
+}
+
 std::string label_of(const AttentionOptions& options) {
   return options.name + label_of(find_attention(options.name).settings, complete_settings(options));
 }

@@ -5,7 +5,7 @@
 //   step       what samples: one position, a carried state
 //
 // Adding one: a file in nn/attention/ that defines its AttentionEntry, a line in the list of
-// nn/attention.cpp, and a test. See docs/design.md.
+// nn/attention.cpp, and a test. See CONTRIBUTING.md.
 #pragma once
 
 #include <functional>
@@ -53,8 +53,7 @@ struct AttentionTraits {
   // The device's work for a training step, or for a step of the recurrent form, is the same each
   // time and can be captured: the host computes nothing, and buffers and states keep their memory.
   bool training_capturable = true, step_capturable = true;
-  double state_growth = 0;   // keys and values that a position adds to the state
-  double saved_scalars = 8;  // that training saves of a position and head, at most, beyond q, k, v
+  double state_growth = 0;  // keys and values that a position adds to the state
   // The factor of q when weights trained with softmax are loaded: 1 / sqrt(D) where the attention
   // has no such scale itself.
   double scale_from_softmax = 1;
@@ -147,6 +146,9 @@ const AttentionEntry& find_attention(const std::string& name);
 Settings complete_settings(const AttentionOptions& options);
 // Errors: those of complete_settings; ErrorKind::usage, one for the CPU only on another device.
 std::unique_ptr<Attention> make_attention(AttentionOptions options);
+// One of the smallest sizes, for its traits: whole numbers, which may not fit those, have their
+// defaults.
+std::unique_ptr<Attention> make_smallest(AttentionOptions options);
 // "linear --feature elu", the flags that ask for it.
 std::string label_of(const AttentionOptions& options);
 

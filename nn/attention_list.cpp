@@ -76,26 +76,35 @@ Declarations declared_by(const std::vector<AttentionOptions>& items) {
   Declarations all;
   for (const AttentionOptions& item : items)
     for (const Setting& setting : find_attention(item.name).settings)
-      if (find_setting(all, setting.key) == nullptr) all.push_back(setting);
+      if (!item.settings.has(setting.key) && find_setting(all, setting.key) == nullptr)
+        all.push_back(setting);
   return all;
+}
+
+Settings take_shared(std::vector<AttentionOptions>& items, const Settings& shared) {
+  Settings unused = shared;
+  for (AttentionOptions& item : items) {
+    Settings known;
+    for (const Setting& setting : find_attention(item.name).settings) {
+      const bool own = item.settings.has(setting.key), has_meaning = applies(setting, known);
+      if (!own && shared.has(setting.key)) {
+        const SettingValue& value = shared.at(setting.key);
+        // Among several items, one to which it does not apply goes without it.
+        const bool taken = items.size() == 1 || value == setting.initial || has_meaning;
+        if (taken) unused.erase(setting.key);
+        if (taken) item.settings[setting.key] = value;
+      }
+      if (has_meaning)
+        known[setting.key] =
+            item.settings.has(setting.key) ? item.settings.at(setting.key) : setting.initial;
+    }
+  }
+  return unused;
 }
 
 std::vector<AttentionOptions> with_shared(std::vector<AttentionOptions> items,
                                           const Settings& shared) {
-  Settings unused = shared;
-  for (AttentionOptions& item : items) {
-    const Settings own = item.settings;
-    for (const Setting& setting : find_attention(item.name).settings) {
-      if (!shared.has(setting.key)) continue;
-      const SettingValue& value = shared.at(setting.key);
-      // Among several items, one to which it does not apply goes without it.
-      const bool all = items.size() == 1 || value == setting.initial;
-      if (!all && !applies(setting, complete_settings(item))) continue;
-      unused.erase(setting.key);
-      if (!own.has(setting.key)) item.settings[setting.key] = value;
-    }
-  }
-  for (const auto& [key, value] : unused)
+  for (const auto& [key, value] : take_shared(items, shared))
     fail(ErrorKind::usage, "`{}` {} applies to no attention of {}; leave it out", key,
          to_string(value), attention_list(items));
   return items;

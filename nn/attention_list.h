@@ -20,8 +20,10 @@ std::vector<AttentionOptions> parse_attentions(const std::string& list);
 // Its normal form: own settings by key.
 std::string attention_list(const std::vector<AttentionOptions>& items);
 
-// What the items declare, each key once.
+// What may be shared: the settings of the items that are not their own, each key once.
 Declarations declared_by(const std::vector<AttentionOptions>& items);
+// Gives the items the shared settings that apply to them -> those that apply to none.
+Settings take_shared(std::vector<AttentionOptions>& items, const Settings& shared);
 // The items with the shared settings. Error: ErrorKind::usage, a setting that applies to no item.
 std::vector<AttentionOptions> with_shared(std::vector<AttentionOptions> items,
                                           const Settings& shared);

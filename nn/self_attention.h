@@ -3,8 +3,8 @@
 // gate(norm(conv(x))), logits, GateSpec::size numbers a head and position.
 //
 // With attention_output gated, y of the attention becomes rms(y) silu(output_gate(norm(conv(x))))
-// before `out`, each head of y normalized alone; of softmax attention, whose y is a mean of values already,
-// only gated. (Sun 2023, "Retentive network", section 2.2; Yang 2024, "Gated linear attention")
+// before `out`, each head of y normalized alone; of softmax attention, whose y is a mean of values
+// already, only gated. (Sun 2023, "Retentive network", section 2.2; Yang 2024, "Gated linear attention")
 #pragma once
 
 #include <memory>

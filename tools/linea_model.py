@@ -116,8 +116,11 @@ def mixture_of_codes(distance, width):  # p(f | k) = softmax_f(-|k - c_f|^2 / (2
 
 def attentions(settings):
     """The settings of the attentions that the layers take in turn: "linear:rule=gated/softmax"."""
-    return [{**settings, "attention": name, **{key.replace("-", "_"): int(value) if value.isdigit() else value
-                                               for key, value in (setting.split("=", 1) for setting in own)}}
+    def setting(text):
+        key, value = text.split("=", 1)
+        known = choose("the setting", key.replace("-", "_"), READ.split() + UNREAD.split())
+        return known, int(value) if value.isdigit() else value
+    return [{**settings, "attention": name, **dict(map(setting, own))}
             for name, *own in (item.split(":") for item in settings["attention"].split("/"))]
 
 # ---- attention: q, k, v [H,N,D] -> y [H,N,D], position i from the positions j <= i ----

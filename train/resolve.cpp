@@ -71,7 +71,7 @@ class Resolver {
       if (config_.*kind.name == name) return;
       unchosen_[kind.key + " " + config_.*kind.name] = config_.*kind.settings;
       Settings kept = unchosen_[kind.key + " " + name];
-      if (kind.keeps_shared)
+      if (kind.keeps_shared || (kind.in_turn && have_a_name(config_.*kind.name, name)))
         for (const auto& [key, own] : config_.*kind.settings)
           if (find_setting(declared, key) != nullptr) kept[key] = own;
       config_.*kind.name = name;
@@ -79,6 +79,14 @@ class Resolver {
     } catch (const Error& error) {
       refuse(layer, kind.key, error.what());
     }
+  }
+
+  // Whether two lists name an attention both; single names are other ones here.
+  static bool have_a_name(const std::string& one, const std::string& other) {
+    for (const AttentionOptions& a : parse_attentions(one))
+      for (const AttentionOptions& b : parse_attentions(other))
+        if (a.name == b.name) return true;
+    return false;
   }
 
   void replace_other_names(const MechanismKind& kind, const SettingLayer& layer) {
@@ -94,6 +102,13 @@ class Resolver {
   void drop_conditional(const MechanismKind& kind, const SettingLayer& layer,
                         const Settings& before) {
     Settings& own = config_.*kind.settings;
+    std::vector<AttentionOptions> items;
+    if (kind.in_turn) items = parse_attentions(config_.*kind.name);
+    if (items.size() > 1) {
+      for (const auto& [key, value] : take_shared(items, own))
+        if (!layer.values.has(key)) own.erase(key);
+      return;
+    }
     for (const Setting& setting : declared_by(kind, config_.*kind.name))
       if (!layer.values.has(setting.key) && applies(setting, before) && !applies(setting, own))
         own.erase(setting.key);
@@ -116,6 +131,8 @@ class Resolver {
   }
 
   void assign(const std::string& key, const SettingValue& value, bool as_text) {
+    for (const MechanismKind& kind : kinds_)
+      if (kind.key == key) return;  // chosen already
     for (const GeneralSetting& general : general_settings_)
       if (general.setting.key == key) {
         const SettingValue typed = checked(general.setting, value, as_text);

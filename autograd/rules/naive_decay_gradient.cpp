@@ -105,6 +105,9 @@ struct Recurrence {
 }  // namespace
 
 Tensor decay_gradient(const Inputs& in, const Tensor& dy) {
+  require(
+      in.gates.beta.defined() || in.gates.log_weight.defined(),
+      "decay_gradient: a rule that sums writes 1 - g of what it forgets; this one has no weight");
   const size_t N = axis(in.q.value(), 2), F = axis(in.q.value(), 3), M = axis(dy, 3);
   const auto head_of = [](const Tensor& x, int64_t p) {
     const std::vector<double> values =

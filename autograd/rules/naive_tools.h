@@ -58,7 +58,7 @@ Tensor each_head(const Inputs& in, const std::function<void(const Head&, const T
 
 // Positions [first, first + C) of a head, C `chunk` or what is left. With l_i the sum of log decays
 // from the start of the chunk to i, Q is exp(l_i) q_i, K is exp(-l_j) w_j k_j and A is Q K^T where
-// j <= i: decays and weights are gone.
+// j <= i: decays and weights are gone. The decays of a chunk must multiply to more than 1e-300.
 struct Chunk {
   Chunk(const Head& head, int64_t first, int64_t chunk);
   Tensor read(const Tensor& S, const Tensor& X) const;    // Q S + A X

@@ -25,7 +25,7 @@ class SumRule final : public UpdateRule {
   // With gates, which make a rule causal only, sums have scales.
   std::unique_ptr<AttentionState> start(const FeatureMap& map, int64_t B, int64_t H, int64_t D,
                                         int64_t M, DType dtype) const override {
-    return std::make_unique<LinearState>(map, B, H, D, M, dtype, spec().causal_only);
+    return std::make_unique<LinearState>(map, B, H, D, M, dtype, static_cast<bool>(spec().gates));
   }
 
   Tensor step(const FeatureMap& map, AttentionState& state,

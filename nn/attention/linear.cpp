@@ -98,7 +98,7 @@ AttentionEntry linear_attention_entry() {
                only_with("feature", {"dpfp"},
                          of_model(integer("nu", 1, at_least(1), "F = 2 D nu features of dpfp")))),
        labeled(InLabel::if_changed,
-               defining(".gate.",
+               defining(".gate",
                         of_model(choice("rule", "sum", rule_names(), "update rule of the state")))),
        only_with("rule", rules_with_decay_gate(),
                  of_model(choice("memory", "short", {"short", "long", "auto"},

@@ -74,8 +74,10 @@ AttentionEntry softmax_entry() {
           .source = "Vaswani 2017",
           .settings = {labeled(
               InLabel::if_changed,
-              of_model(integer("window", 0, at_least(0),
-                               "keys that a position sees, itself included; 0: all")))},
+              of_model(integer(
+                  "window", 0, at_least(0),
+                  "keys that a position sees, itself included, and as many after it where not "
+                  "causal; 0: all")))},
           .make =
               [](const AttentionOptions& options) {
                 return std::make_unique<SoftmaxAttention>(options);

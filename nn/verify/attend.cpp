@@ -58,6 +58,7 @@ Tensor find_tensor(const Attention& attention, const std::string& name) {
 std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions options) {
   options.dtype = in.q.dtype();
   options.heads = in.q.size(1);
+  options.length = in.q.size(2);
   options.key_size = in.q.size(3);
   options.value_size = in.v.size(3);
   const std::vector<InputTensor>& declared = find_attention(options.name).tensors;

@@ -131,8 +131,7 @@ std::vector<Worst> state_growth(const Subject& subject) {
 }
 
 // How much more a forward and backward hold for each further position of one head, in scalars,
-// beyond inputs, output and gradients. A row of features would be 16, a row of scores 4096; softmax
-// works in two blocks of 64 rows of scores.
+// beyond inputs, output and gradients. A row of features would be 16, a row of scores 4096.
 std::vector<Worst> memory(const Subject& subject) {
   const Threads threads(1);
   const auto extra = [&](int64_t length) {

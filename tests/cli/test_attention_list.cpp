@@ -26,6 +26,23 @@ TEST_F(AttentionListFlag, ConfigTomlHoldsTheListAndWhatItShares) {
   done("eval run");
 }
 
+TEST_F(AttentionListFlag, ARunReadsWhatItWrote) {
+  done(kFour + "--attention linear:feature=relu/performer --features 5 --out run");
+  done("eval run");
+  done("train --resume run --steps 3 --lr 0.002");
+  done("train --config run/config.toml --feature trig --out other");
+  EXPECT_NE(bytes("other/config.toml").find("\nfeature = \"trig\"\n"), std::string::npos);
+}
+
+// A list that names what was chosen before keeps its settings.
+TEST_F(AttentionListFlag, AListKeepsTheSettingsOfItsNames) {
+  std::ofstream(path("gated.toml")) << "attention = \"linear\"\nrule = \"gated\"\n";
+  done(kFour + "--config gated.toml --attention linear/softmax --out run");
+  EXPECT_NE(bytes("run/config.toml").find("\nrule = \"gated\"\n"), std::string::npos);
+  done("train --init-from run --attention linear/vq --codes 5 --rule sum --out other");
+  EXPECT_NE(bytes("other/config.toml").find("\nrule = \"sum\"\n"), std::string::npos);
+}
+
 TEST_F(AttentionListFlag, RefusesWhatCannotBe) {
   const auto not_taken = [&](const std::string& flags,
                              std::initializer_list<std::string> fragments) {
@@ -38,6 +55,7 @@ TEST_F(AttentionListFlag, RefusesWhatCannotBe) {
             {"--attention names 5", "--layers is 4"});
   not_taken("--attention linear/softmax --codes 4", {"--codes is a setting of attention"});
   not_taken("--attention linear/softmax --memory long", {"--memory long applies to no attention"});
+  not_taken("--attention linear:rule=delta --rule gated", {"--rule is a setting of attention"});
   not_taken("--attention vq/linear --recompute", {"--recompute does not go with --attention vq"});
 }
 

@@ -47,6 +47,9 @@ TEST(AttentionList, SharesSettingsAmongThoseThatDeclareThem) {
   // A setting that has a meaning for one of them alone.
   EXPECT_EQ(shared("linear:rule=sum/linear:rule=gated", {{"memory", "long"}}),
             "linear:rule=sum/linear:memory=long:rule=gated");
+  // A condition that is shared, of a setting that is not.
+  EXPECT_EQ(shared("linear:nu=2/linear", {{"feature", "dpfp"}}),
+            "linear:feature=dpfp:nu=2/linear:feature=dpfp");
   expect_error(ErrorKind::usage, {"`memory` long", "linear/softmax"}, [&] {
     shared("linear/softmax", {{"memory", "long"}});
   });
@@ -60,6 +63,13 @@ TEST(AttentionList, DefaultsThatDifferBecomeTheItemsOwn) {
   EXPECT_EQ(values.text("rule"), "gated");
   EXPECT_EQ(values.integer("features"), 16);
   EXPECT_FALSE(values.has("feature"));
+}
+
+// What an item has of its own cannot be shared with it.
+TEST(AttentionList, DeclaresWhatIsNotOwn) {
+  const Declarations declared = declared_by(parse_attentions("linear:feature=relu/performer"));
+  EXPECT_EQ(find_setting(declared, "feature")->initial, SettingValue("positive"));
+  EXPECT_EQ(find_setting(declared_by(parse_attentions("linear:rule=sum")), "rule"), nullptr);
 }
 
 TEST(AttentionList, LabelsCountEqualItems) {

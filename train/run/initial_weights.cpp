@@ -103,7 +103,7 @@ class InitialWeights {
     }
     model_.buffers_changed();
     for (int64_t layer = 0; layer < std::min(base_.layers, now_.layers); ++layer)
-      if (make_attention(base_.attention_of(layer))->traits().softmax_weights)
+      if (make_smallest(base_.attention_of(layer))->traits().softmax_weights)
         model_.scale_queries_from_softmax(layer);
   }
 
@@ -150,7 +150,7 @@ class InitialWeights {
   void load_parameter(const NamedTensor& target) {
     const std::string& name = target.name;
     const bool of_attention =
-        name.find(".attention.") != std::string::npos || name.find(".gate.") != std::string::npos;
+        name.find(".attention.") != std::string::npos || name.find(".gate") != std::string::npos;
     if (layer_of(name) >= base_.layers) return start_layer(target);
     if (name == "token_embedding.weight" && base_.input_vocab_size != now_.input_vocab_size)
       return mix_rows(base_table(name, base_.input_vocab_size), token_sources(), target);

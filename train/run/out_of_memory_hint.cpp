@@ -35,10 +35,8 @@ std::string out_of_memory_hint(const RunConfig& config, bool weights_dominate) {
   hint +=
       fmt::format("`layers` ({}), `dim` ({}) or `ffn` ({})", config.layers, config.dim, config.ffn);
   bool can_recompute = !config.recompute && !config.reversible && !task.reads_pairs;
-  for (AttentionOptions attention : attention_options(config)) {
-    attention.key_size = config.dim / config.heads;
-    can_recompute = can_recompute && make_attention(attention)->traits().recomputable;
-  }
+  for (const AttentionOptions& attention : attention_options(config))
+    can_recompute = can_recompute && make_smallest(attention)->traits().recomputable;
   return can_recompute ? hint + ", or add `recompute`" : hint;
 }
 
