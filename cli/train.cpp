@@ -120,12 +120,13 @@ int run(const RunConfig& config, const TrainOptions& options) {
 }  // namespace
 
 void add_train(CLI::App& program, int& exit_code) {
-  CLI::App& command = add_command(
-      program, "train", "train a model; writes a run folder",
-      "Example:  linea train --preset digits-demo --out runs/digits\n"
-      "linea train --attention NAME --help shows only the settings of that attention.\n"
-      "A flag given twice is an error, but for --config; of two that contradict each other, such as\n"
-      "--bias and --no-bias, the later wins. Flags override files.");
+  CLI::App& command =
+      add_command(program, "train", "train a model; writes a run folder",
+                  "Example:  linea train --preset digits-demo --out runs/digits\n"
+                  "linea train --attention NAME --help shows only the settings of that attention.\n"
+                  "A flag given twice is an error, but for --config; of two that contradict each "
+                  "other, such as\n"
+                  "--bias and --no-bias, the later wins. Flags override files.");
   const auto options = std::make_shared<TrainOptions>();
   add_option(command, "--out", options->out, "run folder to create; must not contain a run");
   add_option(command, "--resume", options->resume, "continue this run from its newest checkpoint");
