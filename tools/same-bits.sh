@@ -2,11 +2,11 @@
 # Compares this tree with an older commit on this machine: the same bits, the same speed.
 # See tools/same_bits.py; this script builds both, Release, and passes its arguments on.
 #
-#     tools/same-bits.sh [--commit de5e31a] [--text FOLDER_OR_FILE] [--bits-only|--speed-only] [--pairs 5] [--quick]
+#     tools/same-bits.sh [--commit ae5b20c] [--text FOLDER_OR_FILE] [--bits-only|--speed-only] [--pairs 5] [--quick]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
-commit=de5e31a
+commit=ae5b20c
 options=()
 while [ $# -gt 0 ]; do
   case "$1" in

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 
-# Names that differ in OLD.
-OLD_WORDS = {"--output-head": "--head", "digits-linear": "digits-demo", "shakespeare-nanogpt": "shakespeare-cpu"}
+# Words of commands that are others in OLD.
+OLD_WORDS = {}
 MODELS = {
     "softmax": "--attention softmax",
     "linear": "--attention linear",
