@@ -2,9 +2,10 @@
 //
 //   linear:rule=gated-delta/linear:rule=gated-delta/linear:rule=gated-delta/softmax
 //
-// Items divided by '/' are taken by the layers in turn. ":key=value" after a name gives an item a
-// setting of its own; a value that holds '/' or ':' is written in braces. Settings given elsewhere
-// (`--rule gated`) are shared: they hold for every item that declares them and has none of its own.
+// Items divided by '/' are taken by the layers in turn: layer i, from 0, has item i modulo their
+// number (ModelConfig::attention_of). ":key=value" after a name gives an item a setting of its own; a
+// value that holds '/' or ':' is written in braces. Settings given elsewhere (`--rule gated`) are
+// shared: they hold for every item that declares them and has none of its own.
 #pragma once
 
 #include <string>
