@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "cuda/compat.h"
+#include "cuda/kernel_tables.h"
 
 namespace linea::cuda {
 namespace {
@@ -18,6 +19,10 @@ void check_cuda(cudaError_t error, const char* what) {
 }
 
 void refuse(const char* text) { throw Error(ErrorKind::usage, text); }
+
+void refuse_kernel(const char* name) {
+  fail(ErrorKind::usage, "{} has no kernels for `device` cuda yet: leave `device` out", name);
+}
 
 void check_launch(cudaError_t error, dim3 grid, dim3 block, size_t shared_bytes) {
   if (error == cudaSuccess) return;

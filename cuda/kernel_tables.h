@@ -3,13 +3,15 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "tensor/kernels.h"
 
 namespace linea::cuda {
 
 template <typename Topic>
 Topic kernels_of();
+
+// Throws ErrorKind::usage (cuda/errors.cpp; nvcc does not compile fmt's formats).
+[[noreturn]] void refuse_kernel(const char* name);
 
 // A name as a template argument.
 template <size_t N>
@@ -26,10 +28,7 @@ struct NoKernel {
   using Function = void (*)(Args...);
   template <typename... Args>
   constexpr operator Function<Args...>() const {  // NOLINT: in a kernel's place
-    return [](Args...) {
-      fail(ErrorKind::usage, "{} has no kernels for `device` cuda yet: leave `device` out",
-           name.text);
-    };
+    return [](Args...) { refuse_kernel(name.text); };
   }
 };
 
