@@ -70,18 +70,18 @@ class Resolver {
       const Declarations declared = declared_by(kind, name);
       if (config_.*kind.name == name) return;
       unchosen_[kind.key + " " + config_.*kind.name] = config_.*kind.settings;
-      Settings kept = unchosen_[kind.key + " " + name];
+      Settings settings = unchosen_[kind.key + " " + name];
       if (kind.keeps_shared || (kind.in_turn && have_a_name(config_.*kind.name, name)))
         for (const auto& [key, own] : config_.*kind.settings)
-          if (find_setting(declared, key) != nullptr) kept[key] = own;
+          if (find_setting(declared, key) != nullptr) settings[key] = own;
       config_.*kind.name = name;
-      config_.*kind.settings = kept;
+      config_.*kind.settings = settings;
     } catch (const Error& error) {
       refuse(layer, kind.key, error.what());
     }
   }
 
-  // Whether two lists name an attention both; single names are other ones here.
+  // Whether an attention is in both lists.
   static bool have_a_name(const std::string& one, const std::string& other) {
     for (const AttentionOptions& a : parse_attentions(one))
       for (const AttentionOptions& b : parse_attentions(other))

@@ -4,6 +4,7 @@
 #include "autograd/ops.h"
 #include "nn/transformer.h"
 #include "tests/expect_error.h"
+#include "tests/nn/decode_steps.h"
 #include "tests/nn/small_transformer.h"
 
 namespace linea {
@@ -107,28 +108,16 @@ TEST(Hybrid, OfEqualItemsHasTheBitsOfOne) {
 
 // Sampling gives what the parallel form gives, with each layer's own state.
 TEST(Hybrid, StepsMatchTheParallelForm) {
-  const int64_t B = 2, N = 20;
-  const Tensor ids = some_ids(B, N);
-  const std::vector<int32_t> tokens = ids.to_vector<int32_t>();
+  const Tensor ids = some_ids(2, 20);
   const NoGrad no_grad;
   std::vector<std::string> names = {"linear:rule=gated-delta"};
   for (const AttentionEntry& entry : attentions())
     if (!entry.variants.empty()) names.push_back(entry.name);
   for (const std::string& first : names)
     for (const std::string& second : names) {
+      SCOPED_TRACE(first + "/" + second);
       const Transformer model(model_of(first + "/" + second, 3));
-      const std::vector<double> parallel = model.forward(ids, false).value().to_doubles();
-      DecodeState state = model.start(B);
-      for (int64_t n = 0; n < N; ++n) {
-        std::vector<int32_t> column;
-        for (int64_t b = 0; b < B; ++b) column.push_back(tokens[static_cast<size_t>(b * N + n)]);
-        const std::vector<double> step = model.step(state, Tensor::from(column, {B})).to_doubles();
-        for (int64_t b = 0; b < B; ++b)
-          for (int64_t v = 0; v < kTokens; ++v)
-            ASSERT_NEAR(step[static_cast<size_t>(b * kTokens + v)],
-                        parallel[static_cast<size_t>((b * N + n) * kTokens + v)], 1e-5)
-                << first << "/" << second << " at " << n;
-      }
+      expect_steps_are_rows(model, ids);
       EXPECT_EQ(model.is_step_capturable(), first != "softmax" && second != "softmax");
     }
 }
