@@ -112,7 +112,15 @@ void InputFile::check_dtype(const SafetensorsEntry& entry) {
          entry.name, entry.dtype, first_, dtype_);
 }
 
-Inputs read_inputs(InputFile& file, const GateSpec& gate, const Options& options) {
+Tensor InputFile::read_indices(const std::string& name) {
+  const SafetensorsEntry& entry = file_.entry(name);
+  if (entry.dtype != "I32")
+    fail(ErrorKind::input, "{}: {} is {}; it must be I32", path_, name, entry.dtype);
+  used_.insert(name);
+  return file_.read(name);
+}
+
+Inputs read_inputs(InputFile& file, const GateSpec& gate, bool decides, const Options& options) {
   Inputs in;
   in.q = file.read("q", {{"B"}, {"H"}, {"N"}, {"D"}});
   const Axis B{"B", in.q.size(0)}, H{"H", in.q.size(1)}, N{"N", in.q.size(2)}, D{"D", in.q.size(3)};
@@ -130,6 +138,13 @@ Inputs read_inputs(InputFile& file, const GateSpec& gate, const Options& options
   for (const InputTensor& input : find_attention(options.attention.name).tensors)
     if (input.required || file.has(input.name))
       in.tensors.push_back({input.name, read_declared(file, input, H, D, why, options)});
+  for (size_t n = 0; decides && file.has(decision_name(n)); ++n)
+    in.decisions.push_back(file.read_indices(decision_name(n)));
+  require(
+      in.decisions.empty() || options.form != "recurrent",
+      "{} holds decisions, and --form recurrent makes its own: use --form chunked or quadratic, "
+      "or leave them out",
+      options.in);
   if (file.has("dy")) {
     in.dy = file.read("dy", {B, H, N, {"M", in.v.size(3)}},
                       fmt::format("with q {} and v {} ", in.q.shape().str(), in.v.shape().str()));

@@ -9,8 +9,15 @@ namespace linea {
 namespace {
 
 std::vector<AttentionEntry>& registry() {
-  static std::vector<AttentionEntry> entries = {linear_attention_entry(), performer_entry(),
-                                                soft_vq_entry(), softmax_entry(), vq_entry()};
+  static std::vector<AttentionEntry> entries = [] {
+    std::vector<AttentionEntry> all = {
+        linear_attention_entry(), performer_entry(), soft_vq_entry(), softmax_entry(),
+        sparse_entry(),           topk_entry(),      vq_entry()};
+    for (AttentionEntry& alias : sparse_alias_entries()) all.push_back(std::move(alias));
+    std::sort(all.begin(), all.end(),
+              [](const AttentionEntry& a, const AttentionEntry& b) { return a.name < b.name; });
+    return all;
+  }();
   return entries;
 }
 

@@ -156,6 +156,12 @@ struct HeadRows {
   }
 };
 
+// q, k and v, or their gradients.
+template <typename T>
+struct AttentionRows {
+  HeadRows<T> q, k, v;
+};
+
 // Contiguous x [BH,S,width].
 template <typename T>
 HeadRows<T> head_rows(T* data, int64_t S, int64_t width) {
@@ -250,8 +256,7 @@ struct KeyRange {
 
 // The keys that queries see: query i of bh the range [i + first, i + end), cut to the keys that
 // exist, or where arrays [BH,queries] are given, [firsts[bh,i], ends[bh,i]). Neither end decreases
-// from one query to the next: sorted rows and packed sequences have such ranges, too. A list of
-// tiles, for sets of keys that are no ranges, would be a second kind of KeyRanges.
+// from one query to the next: sorted rows and packed sequences have such ranges, too.
 struct KeyRanges {
   int64_t first, end;
   const int32_t *firsts = nullptr, *ends = nullptr;
@@ -274,6 +279,47 @@ struct SoftmaxShape {
     const int64_t cut = end < 0 ? 0 : end < count ? end : count;
     return {first < 0 ? 0 : first < cut ? first : cut, cut};
   }
+};
+
+// The keys that queries see, where these are no ranges: blocks of kTile queries, each with its tiles of
+// kTile keys. A set has one part or several, with orders of their own; a query sees a key in one part at
+// most.
+struct KeyTileSet {
+  static constexpr int64_t kTile = 64;
+  struct Order {
+    int64_t count;
+    const int32_t* positions;  // the n-th, -1 for a gap; null: n
+  };
+  struct Part {
+    Order queries, keys;
+    const int32_t* offsets;  // [blocks of queries + 1]: where the tiles of each begin
+    const int32_t* blocks;   // of each tile: its block of keys
+    const int32_t* masks;    // its mask; -1: all queries see all keys
+    const uint64_t* bits;    // [masks, kTile], bit j of word i: query i sees key j
+  };
+  const Part* parts;
+  int64_t count;
+};
+
+// Softmax attention with sets of keys, of each batch head one: q [BH,queries,D], k [BH,keys,D], v
+// [BH,keys,M].
+struct SparseShape {
+  int64_t batch_heads, queries, keys, key_size, value_size;
+  ValidKeys valid;
+  double scale;
+  const KeyTileSet* sets;  // [BH]
+};
+
+// The `count` keys with the largest q.k of each query, and the query's own position: count + 1 indices a
+// query, in order, -1 where there are fewer. q [BH,queries,D], k [BH,keys,D], v [BH,keys,M]; query i is at
+// position i + keys - queries.
+struct TopKeysShape {
+  int64_t batch_heads, queries, keys, key_size, value_size, count;
+  bool causal;
+  ValidKeys valid;
+  double scale;  // of scores, in the softmax over these keys
+
+  LINEA_HOST_DEVICE int64_t position(int64_t i) const { return i + keys - queries; }
 };
 
 // A row of a model's outputs: V logits, or a mixture of logistics on V levels (formulas.h).

@@ -10,6 +10,9 @@ AttentionEntry linear_attention_entry();
 AttentionEntry performer_entry();
 AttentionEntry soft_vq_entry();
 AttentionEntry softmax_entry();
+AttentionEntry sparse_entry();
+std::vector<AttentionEntry> sparse_alias_entries();
+AttentionEntry topk_entry();
 AttentionEntry vq_entry();
 
 }  // namespace linea

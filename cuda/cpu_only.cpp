@@ -1,0 +1,13 @@
+// Topics whose kernels run on a CPU alone so far.
+#include "cuda/kernel_tables.h"
+
+namespace linea::cuda {
+
+LINEA_KERNEL_TABLE(SparseAttentionKernels, .sparse_attention = NoKernel<"sparse attention">(),
+                   .sparse_attention_backward = NoKernel<"sparse attention">())
+
+LINEA_KERNEL_TABLE(TopKeysKernels, .top_keys = NoKernel<"top keys">(),
+                   .listed_attention = NoKernel<"top keys">(),
+                   .listed_attention_backward = NoKernel<"top keys">())
+
+}  // namespace linea::cuda
