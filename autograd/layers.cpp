@@ -5,6 +5,7 @@
 #include "tensor/context.h"
 #include "tensor/ops.h"
 #include "tensor/packed_weights.h"
+#include "tensor/schedule.h"
 
 namespace linea {
 namespace {
@@ -36,35 +37,28 @@ struct Layer {
 };
 
 // R rows, in blocks of which `widest` columns fit in cache. All multiply by the weights, which do not
-// change. On a CPU the rows form groups with gradients of their own, which are added in order. Their
-// number is a power of two that depends on the sizes alone: a product of few rows may have another
-// kernel, and so other bits, than one of many. The gradients of all groups take at most half of R x
-// widest. With at least two groups per thread, each group runs on one thread, and idle threads
-// steal groups.
+// change. The rows form groups with gradients of their own, which are added in order. Their number is
+// a power of two that depends on the sizes alone: a product of few rows may have another kernel, and
+// so other bits, than one of many. The gradients of all groups take at most half of R x widest.
 class RowBlocks {
  public:
   RowBlocks(int64_t R, int64_t widest, const std::vector<Tensor>& weights)
       : rows_(R),
         block_(std::max<int64_t>(64, context().sizes.block / std::max<int64_t>(widest, 1))),
-        packed_(weights) {
-    int64_t size = 1;
-    for (const Tensor& weight : weights) size += weight.numel();
-    if (context().device.kind != DeviceKind::cpu) return;
-    while (groups_ < kMaxGroups && 4 * groups_ * size <= R * widest) groups_ *= 2;
-    threaded_ = context().threads > 1 && groups_ >= 2 * context().threads;
-  }
+        groups_(Schedule::of_sums(max_groups(R * widest, weights))),
+        packed_(weights) {}
 
   // body(first, count) for all blocks.
   template <typename Body>
   void each(const Body& body) const {
-    each_group([&](int64_t group) { each_of(group, body); });
+    groups_.each([&](int64_t group, int) { each_of(group, body); });
   }
 
   // body(first, count, layers) for all blocks, which adds to the gradients of `layers`.
   template <typename Layers, typename Body>
   void sum(Layers& layers, const Body& body) const {
-    std::vector<Layers> parts(static_cast<size_t>(groups_), layers);
-    each_group([&](int64_t group) {
+    std::vector<Layers> parts(static_cast<size_t>(groups_.pieces()), layers);
+    groups_.each([&](int64_t group, int) {
       each_of(group, [&](int64_t first, int64_t count) {
         body(first, count, parts[static_cast<size_t>(group)]);
       });
@@ -76,16 +70,16 @@ class RowBlocks {
   }
 
  private:
-  static constexpr int64_t kMaxGroups = 16;
-
+  static int64_t max_groups(int64_t elements, const std::vector<Tensor>& weights) {
+    constexpr int64_t kMax = 16;
+    int64_t size = 1, groups = 1;
+    for (const Tensor& weight : weights) size += weight.numel();
+    while (groups < kMax && 4 * groups * size <= elements) groups *= 2;
+    return groups;
+  }
   // Products compute 8 rows at a time.
   int64_t first_of(int64_t group) const {
-    return group == groups_ ? rows_ : rows_ * group / groups_ / 8 * 8;
-  }
-  template <typename Visit>
-  void each_group(const Visit& visit) const {
-    if (threaded_) return on_threads(groups_, visit);
-    for (int64_t group = 0; group < groups_; ++group) visit(group);
+    return group == groups_.pieces() ? rows_ : rows_ * group / groups_.pieces() / 8 * 8;
   }
   template <typename Body>
   void each_of(int64_t group, const Body& body) const {
@@ -94,8 +88,8 @@ class RowBlocks {
       body(first, std::min(block_, end - first));
   }
 
-  int64_t rows_, block_, groups_ = 1;
-  bool threaded_ = false;
+  int64_t rows_, block_;
+  Schedule groups_;
   PackedWeights packed_;
 };
 

@@ -180,13 +180,10 @@ class StateAccumulator {
   T *state_, *key_sum_, *scale_;
 };
 
-// The shape as this context multiplies: rounded only where that is faster, and not with decays. The
-// gradient of a log decay is a sum of nearly canceling terms over all later keys, so rounding
-// errors dominate it.
+// The shape as this context multiplies.
 template <typename T>
 ChunkShape with_products(const Context& ctx, ChunkShape shape, const ChunkInput<T>& in) {
-  shape.products =
-      rounds_chunks() && in.decay.data == nullptr ? ctx.products : FloatProducts::exact;
+  shape.products = chunk_products(ctx, in.decay.data != nullptr);
   return shape;
 }
 

@@ -8,6 +8,7 @@
 
 #include "tensor/backend.h"
 #include "tensor/ops.h"
+#include "tensor/schedule.h"
 #include "tests/tensor/op_values.h"
 
 namespace linea {
@@ -80,7 +81,7 @@ TEST_P(PackedWeightsTest, EachThreadHasAFormOfItsOwn) {
   EXPECT_NE(before, after);
   w.data<float>()[0] += 1;
   std::atomic<int> wrong = 0;
-  on_threads(60, [&](int64_t) {
+  on_threads(60, [&](int64_t, int) {
     wrong += product(x, w, true) != (omp_get_thread_num() == 0 ? before : after);
   });
   EXPECT_EQ(wrong, 0);
