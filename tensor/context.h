@@ -51,8 +51,6 @@ struct WorkSizes {
   int64_t tiles = 0, blocks = 512;
 };
 
-class PackedWeights;
-
 struct Context {
   Device device;
   Allocator* workspace = nullptr;        // temporary memory of kernels
@@ -64,7 +62,6 @@ struct Context {
   // it rounds to bf16 the factors of the products of layers and (AVX512-BF16) linear attention.
   FloatProducts products = FloatProducts::exact;
   WorkSizes sizes{};
-  PackedWeights* packed_weights = nullptr;  // tensor/packed_weights.h; may be null
 };
 
 // The calling thread's context; initially the CPU with all cores that OpenMP offers. The first call

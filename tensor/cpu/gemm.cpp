@@ -119,8 +119,11 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
 template <typename T>
 void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm,
             const T* w, const T* bias, const T* residual, T* y, const GeluInput<T>& u) {
-  const GemmShape product{
-      .transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in};
+  const GemmShape product{.transpose_b = true,
+                          .rows = shape.rows,
+                          .cols = shape.out,
+                          .inner = shape.in,
+                          .packed = shape.packed};
   if constexpr (std::is_same_v<T, float>)
     if (const PackedKernel* kernel = kernel_of(ctx, product))
       return packed_linear(ctx, *kernel, shape, product, x, norm, w, bias, residual, y, u);

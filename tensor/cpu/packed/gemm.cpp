@@ -3,8 +3,9 @@
 // a while does not keep the others waiting for half of the work.
 #include "tensor/cpu/packed/gemm.h"
 
+#include "base/error.h"
 #include "tensor/cpu/parallel.h"
-#include "tensor/packed_weights.h"
+#include "tensor/packed_weight.h"
 
 namespace linea::cpu {
 namespace {
@@ -38,15 +39,13 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
   const int64_t steps = std::max<int64_t>(1, pieces_of(inner, kernel.block));
   const int64_t size_b = panels * kStripColumns * depth,
                 size_a = padded(kStripRows, kPairs) * depth;
-  // The threads of on_threads, which have a form each, see one thread; those of other regions have none.
-  PackedWeights::Form* const form =
-      ctx.packed_weights == nullptr || (in_region() && ctx.threads > 1)
-          ? nullptr
-          : ctx.packed_weights->find(b, kernel, shape);
-  const bool is_packed = form != nullptr && form->words;
-  if (form != nullptr && !is_packed) form->words.emplace(ctx, size_b * steps);
+  PackedWeight* const saved = shape.packed;
+  const bool is_packed = saved != nullptr && saved->words;
+  require(!is_packed || (saved->weight == b && saved->kernel == &kernel &&
+                         saved->transposed == shape.transpose_b),
+          "matmul: a PackedWeight holds one weight in one form; give each its own");
   const Workspace<uint32_t> packed_b(ctx,
-                                     form != nullptr ? 0 : size_b * std::min<int64_t>(steps, 2)),
+                                     saved != nullptr ? 0 : size_b * std::min<int64_t>(steps, 2)),
       packed_a(ctx, size_a * threads);
   const int64_t size_rows = layer.rows_of_a ? kStripRows * (inner + 2) : 0;
   const Workspace<float> layer_rows(ctx, size_rows * threads);
@@ -56,6 +55,12 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
     layer.rows_of_a(row, count, own);
     kernel.pack({own + term, inner, true}, count, terms, false, to);
   };
+  if (saved != nullptr && !is_packed) {
+    saved->words.emplace(ctx, size_b * steps);
+    saved->weight = b;
+    saved->kernel = &kernel;
+    saved->transposed = shape.transpose_b;
+  }
   std::array<Shares, 2> shares = {Shares(strips * chunks, threads),
                                   Shares(strips * chunks, threads)};
 #pragma omp parallel num_threads(threads)
@@ -67,8 +72,8 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
       const int64_t term = step * kernel.block, terms = std::min(kernel.block, inner - term);
       const int64_t column = words(terms), blocks = column / kPairs;
       // A thread that is ahead packs the next block while others still read this one.
-      uint32_t* const shared = form != nullptr ? form->words->data() + size_b * step
-                                               : packed_b.data() + size_b * (step % 2);
+      uint32_t* const shared = saved != nullptr ? saved->words->data() + size_b * step
+                                                : packed_b.data() + size_b * (step % 2);
 #pragma omp for schedule(dynamic, 1)
       for (int64_t panel = 0; panel < (is_packed ? 0 : panels); ++panel) {
         const int64_t first = panel * kStripColumns;
