@@ -137,23 +137,23 @@ void apply_linear(const Tensor& x, const Layer& n, const Layer& linear, const Te
 
 // y = r + drop(x W^T + b) in the rows `first` and on of all_y, of which x has the inputs; all_r may
 // be undefined
-void apply_residual(const Tensor& all_r, const Tensor& x, const Layer& linear, float rate,
-                    uint32_t stream_id, int64_t first, const Tensor& all_y) {
+void apply_residual(const Tensor& all_r, const Tensor& x, const Layer& linear, const Dropout& drop,
+                    int64_t first, const Tensor& all_y) {
   const Tensor y = all_y.rows(first, x.size(0)),
                r = all_r.defined() ? all_r.rows(first, x.size(0)) : all_r;
-  if (rate == 0) return apply_linear(x, {}, linear, y, false, r);
+  if (drop.rate == 0) return apply_linear(x, {}, linear, y, false, r);
   const Tensor branch = r.defined() ? Tensor(y.shape(), y.dtype()) : y;
   apply_linear(x, {}, linear, branch);
-  ops::dropout_into(branch, rate, stream_id, first * y.size(1), branch);
+  ops::dropout_into(branch, drop.rate, drop.stream_id, first * y.size(1), branch);
   if (r.defined()) ops::add_into(r, branch, y);
 }
 
 // drop(dy) of the rows first .. first + count - 1.
-Tensor dropped(const Tensor& dy, float rate, uint32_t stream_id, int64_t first, int64_t count) {
+Tensor dropped(const Tensor& dy, const Dropout& drop, int64_t first, int64_t count) {
   const Tensor rows = dy.rows(first, count);
-  if (rate == 0) return rows;
+  if (drop.rate == 0) return rows;
   const Tensor result(rows.shape(), rows.dtype());
-  ops::dropout_into(rows, rate, stream_id, first * dy.size(1), result);
+  ops::dropout_into(rows, drop.rate, drop.stream_id, first * dy.size(1), result);
   return result;
 }
 
@@ -211,8 +211,7 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
 
 // y = r + drop(x W^T + b), r may be undefined: 0;  dr = dy, ds = drop(dy), dW = ds^T x, db = sum_r
 // ds_r, dx = ds W
-Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate,
-               uint32_t stream_id) {
+Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, const Dropout& drop) {
   const std::array<Layer, 1> layers = {linear};
   const int64_t out = layers[0].weight.size(0);
   const Shape shape = x.shape().with(-1, out);
@@ -220,7 +219,7 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
   const int64_t R = rows.size(0);
   const Tensor y(shape, rows.dtype()), y_rows = flat(y);
   RowBlocks(R, out, layers).each([&](int64_t first, int64_t count, const auto& own) {
-    apply_residual(r, rows.rows(first, count), own[0], rate, stream_id, first, y_rows);
+    apply_residual(r, rows.rows(first, count), own[0], drop, first, y_rows);
   });
   std::vector<Var> inputs = inputs_of(x, {linear});
   const bool adds = r.defined(), needs_x = x.requires_grad();
@@ -231,7 +230,7 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
                      dy_rows = flat(dy);
         RowBlocks blocks(R, out, layers);
         const auto sums = blocks.each([&](int64_t first, int64_t count, auto& own) {
-          const Tensor ds = dropped(dy_rows, rate, stream_id, first, count);
+          const Tensor ds = dropped(dy_rows, drop, first, count);
           add_linear_gradients(restored(saved, first, count, dy.dtype()), ds, own[0]);
           if (needs_x) input_gradient(ds, own[0], dx.rows(first, count));
         });
@@ -245,7 +244,7 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
 // undefined: 0;  with ds = drop(dx): dr = dx, dW = ds^T z, db = sum_r ds_r, dz = ds W; dy, dg and dn
 // of dz by the gated norm's backward. z is computed again.
 Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const Var& gate,
-                     int64_t heads, const LinearVars& linear, float rate, uint32_t stream_id) {
+                     int64_t heads, const LinearVars& linear, const Dropout& drop) {
   const NormVars norm_vars{norm, {}};
   const std::array<Layer, 2> layers = {norm_vars, linear};
   const Shape shape = y.shape().with(-1, layers[1].weight.size(0));
@@ -257,7 +256,7 @@ Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const V
   const Tensor x(shape, dtype), x_rows = flat(x);
   RowBlocks(R, widest, layers).each([&](int64_t first, int64_t count, const auto& own) {
     const Tensor z = ops::gated_norm(rows.rows(first, count), n, gates.rows(first, count), heads);
-    apply_residual(r, z, own[1], rate, stream_id, first, x_rows);
+    apply_residual(r, z, own[1], drop, first, x_rows);
   });
   std::vector<Var> inputs = inputs_of(y, {norm_vars, linear});
   inputs.push_back(gate);
@@ -271,7 +270,7 @@ Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const V
                         const auto sums = blocks.each([&](int64_t first, int64_t count, auto& own) {
                           const Tensor from = restored(saved, first, count, dtype),
                                        g = restored(saved_gates, first, count, dtype),
-                                       ds = dropped(dx_rows, rate, stream_id, first, count);
+                                       ds = dropped(dx_rows, drop, first, count);
                           add_linear_gradients(ops::gated_norm(from, n, g, heads), ds, own[1]);
                           const ops::GatedNormGradient d = ops::gated_norm_backward(
                               from, n, g, heads, input_gradient(ds, own[1]));
@@ -290,7 +289,7 @@ Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const V
 // dr = dy, dD = ds^T h, db = sum_r ds_r, du = gelu'(u) (ds D), dU = du^T norm(x), da = sum_r du_r,
 // dx = the norm's of du U
 Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, const LinearVars& up,
-                     const LinearVars& down, float rate, uint32_t stream_id) {
+                     const LinearVars& down, const Dropout& drop) {
   const Tensor rows = flat(x.value()), r = flat_residual("add_feed_forward", residual, x.shape());
   const std::array<Layer, 3> layers = {norm, up, down};
   const int64_t R = rows.size(0), wide = layers[1].weight.size(0);
@@ -303,14 +302,14 @@ Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, co
   RowBlocks(R, wide, layers).each([&](int64_t first, int64_t count, const auto& own) {
     const Tensor h({count, wide}, dtype), to_save = saves ? u.rows(first, count) : u;
     apply_linear(rows.rows(first, count), own[0], own[1], h, true, {}, to_save);
-    apply_residual(r, h, own[2], rate, stream_id, first, y_rows);
+    apply_residual(r, h, own[2], drop, first, y_rows);
   });
   return Var::from_op("add_feed_forward", y, inputs,
                       [=, shape = x.shape(), saved = flat(x.saved())](const Tensor& dy) {
                         const Tensor dx(saved.shape(), dtype), dy_rows = flat(dy);
                         RowBlocks blocks(R, wide, layers);
                         const auto sums = blocks.each([&](int64_t first, int64_t count, auto& own) {
-                          const Tensor ds = dropped(dy_rows, rate, stream_id, first, count),
+                          const Tensor ds = dropped(dy_rows, drop, first, count),
                                        hidden = restored(u, first, count, dtype),
                                        du = input_gradient(ds, own[2]),
                                        h(hidden.shape(), hidden.dtype());
