@@ -70,9 +70,9 @@ TEST(Threads, Rows) {
                                ops::softmax_backward(ops::softmax(x), dy), ops::normalize(x).first};
   });
   expect_same_bits("layer_norm", [&] {
-    const ops::LayerNorm kept = ops::layer_norm(x, row, row);
-    const ops::LayerNormGradient d = ops::layer_norm_backward(x, row, true, kept, dy);
-    return std::vector<Tensor>{kept.y, kept.mean, kept.scale, d.dx, d.dweight, d.dbias};
+    const ops::LayerNorm saved = ops::layer_norm(x, row, row);
+    const ops::LayerNormGradient d = ops::layer_norm_backward(x, row, true, saved, dy);
+    return std::vector<Tensor>{saved.y, saved.mean, saved.scale, d.dx, d.dweight, d.dbias};
   });
   expect_same_bits("permute", [&] {
     return std::vector<Tensor>{ops::permute(x, {{1, 613, 331, 1}, {0, 2, 1, 3}, 1}, {331, 613})};
@@ -96,9 +96,9 @@ TEST(Threads, Tokens) {
                                ops::embedding_backward(tokens, dy, 97)};
   });
   expect_same_bits("cross_entropy", [&] {
-    const ops::ScoredLoss kept = ops::cross_entropy(logits, tokens);
-    return std::vector<Tensor>{kept.mean, kept.losses,
-                               ops::cross_entropy_backward(logits, tokens, kept, one)};
+    const ops::ScoredLoss saved = ops::cross_entropy(logits, tokens);
+    return std::vector<Tensor>{saved.mean, saved.losses,
+                               ops::cross_entropy_backward(logits, tokens, saved, one)};
   });
   expect_same_bits("sample", [&] {
     return std::vector<Tensor>{
