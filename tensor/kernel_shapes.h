@@ -9,6 +9,8 @@
 
 namespace linea {
 
+struct PackedWeight;  // tensor/packed_weight.h
+
 // C[i] = alpha op(A[i]) op(B[i]) + beta C[i] for i < batch; op(A) is [rows, inner], op(B) [inner,
 // cols]. Matrix i starts i strides into its array; stride 0 repeats one matrix.
 struct GemmShape {
@@ -22,6 +24,8 @@ struct GemmShape {
   int64_t lead_a = 0, lead_c = 0;
   // Factors of heads that FloatProducts::rounded rounds on a CPU, as it rounds those of layers.
   bool rounds_heads = false;
+  // Where a CPU saves B as it packs it, for further products by the weight; null: nowhere.
+  PackedWeight* packed = nullptr;
 
   // Matrices that follow one another.
   void set_strides() {
@@ -53,6 +57,7 @@ struct GemmShape {
 struct LinearShape {
   int64_t rows, out, in;
   bool gelu = false;
+  PackedWeight* packed = nullptr;  // as in GemmShape
 };
 
 // A layer norm ahead of another operation. weight null: no norm; bias may be null.
