@@ -151,34 +151,19 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
       "`output_head` logistics needs brightness levels, and {} has none: leave it out, or choose "
       "a task of images",
       config.task.empty() ? "a benchmark of random tokens" : "task " + config.task);
-  ModelConfig model;
+  ModelConfig model{config};
   model.attentions = attention_options(config);
-  model.layers = config.layers;
-  model.heads = config.heads;
-  model.dim = config.dim;
-  model.ffn = config.ffn;
   model.length = shape.length;
   model.vocab_size = shape.vocab_size;
   model.input_vocab_size = shape.input_vocab_size;
   model.second_vocab_size = shape.second_vocab_size;
-  model.positions = config.positions;
-  model.layer_convolution = config.layer_convolution;
-  model.class_embedding = config.class_embedding;
   model.classes = shape.classes;
-  model.attention_output = config.attention_output;
   model.no_class = shape.no_class;
   model.image_width = shape.side;
   model.image_channels = shape.channels;
-  model.output_head = config.output_head;
-  model.tie = config.tie;
-  model.recompute = config.recompute;
-  model.reversible = config.reversible;
-  model.bias = config.bias;
-  model.dropout = static_cast<float>(config.dropout);
   const DType asked = config.dtype == "bf16" ? DType::bf16 : DType::f32;
   model.stored = context().device.kind == DeviceKind::cuda ? asked : DType::f32;
   model.panels = asked;
-  model.seed = static_cast<uint64_t>(config.seed);
   return model;
 }
 

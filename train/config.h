@@ -17,28 +17,20 @@ namespace linea {
 constexpr int64_t kMaxJudgedSamples = 100000;  // of linea judge and of judge_samples
 
 // The settings of a mechanism are those that the user chose; the others have their defaults.
-struct RunConfig {
+struct RunConfig : ModelSettings {
   // data
   std::string task;
   Settings task_settings{};
-  // model
+  // model, with the base
   std::string attention = "linear";  // or several (nn/attention_list.h)
   Settings attention_settings{};
-  int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
-  std::string positions = "learned", output_head = "categorical";
-  std::string layer_convolution = "none";
-  std::string class_embedding = "first";
-  std::string attention_output = "plain";
-  bool tie = false, bias = true, recompute = false, reversible = false;
   // training
   int64_t batch = 16, accumulate = 1, steps = 1000;
   std::string optimizer = "adamw";
   Settings optimizer_settings{};
-  double lr = 1e-3, min_lr = 1e-4, clip = 1.0, dropout = 0.0;
-  int64_t warmup = 100, decay_steps = 0, seed = 1, eval_every = 0, save_every = 0, sample_every = 0,
-          keep_last = 3;
-  int64_t judge_samples = 0;
-  int64_t keep_every = 0, early_stop = 0;
+  double lr = 1e-3, min_lr = 1e-4, clip = 1.0;
+  int64_t warmup = 100, decay_steps = 0, eval_every = 0, save_every = 0, sample_every = 0,
+          keep_last = 3, keep_every = 0, judge_samples = 0, early_stop = 0;
   double spike_guard = 0, ema = 0;
   std::string max_time;
   bool tensorboard = false;
