@@ -82,7 +82,7 @@ void run_attend(const attend::Options& options) {
   for (const auto& [name, tensor] : out)
     if (const auto bad = attend::first_unlike(tensor, [](auto x) { return std::isfinite(x); }))
       fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name,
-           options.in, bad->value, bad->place, name_of(tensor.dtype()));
+           options.in, bad->value, bad->position, name_of(tensor.dtype()));
   for (auto& [name, tensor] : out)  // one gate a head is [B,H,N] in a file
     if (name == "d" + gate.name && gate.size == 1)
       tensor = tensor.reshape({tensor.size(0), tensor.size(1), tensor.size(2)});

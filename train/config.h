@@ -72,7 +72,7 @@ Declarations declared_by(const MechanismKind& kind, const std::string& name);
 struct SettingLayer {
   Settings values;
   std::string source{};
-  // Where the keys are: lines of a file, or places on the command line. They are assigned in this
+  // Where the keys are: lines of a file, or positions on the command line. They are assigned in this
   // order, so that of two keys for one thing the later one wins.
   std::map<std::string, int64_t> lines{};
 };
