@@ -63,7 +63,11 @@ std::vector<AppliedSetting> applied_settings(const RunConfig& config) {
   return result;
 }
 
-std::vector<SettingChange> setting_changes(const RunConfig& before, const RunConfig& now) {
+std::vector<SettingChange> setting_changes(const RunConfig& before, RunConfig now) {
+  if (attend_alike(before, now)) {
+    now.attention = before.attention;
+    now.attention_settings = before.attention_settings;
+  }
   Settings was;
   for (const AppliedSetting& applied : applied_settings(before))
     was[applied.setting.key] = applied.value;
@@ -143,6 +147,15 @@ std::vector<AttentionOptions> attention_options(const RunConfig& config) {
     item.chunk = config.chunk;
   }
   return items;
+}
+
+bool attend_alike(const RunConfig& one, const RunConfig& other) {
+  const std::vector<AttentionOptions> a = attention_options(one), b = attention_options(other);
+  for (size_t layer = 0; layer < a.size() * b.size(); ++layer) {
+    const AttentionOptions &x = a[layer % a.size()], &y = b[layer % b.size()];
+    if (x.name != y.name || complete_settings(x) != complete_settings(y)) return false;
+  }
+  return true;
 }
 
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {

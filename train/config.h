@@ -92,13 +92,14 @@ struct AppliedSetting {
 // In the order of their declarations, those of a mechanism after the setting that chooses it.
 std::vector<AppliedSetting> applied_settings(const RunConfig& config);
 
-// "lr was 0.001, is 0.01": the settings of `now` with other values than in `before`.
+// "lr was 0.001, is 0.01": the settings of `now` with other values than in `before`. Where they
+// attend_alike(), another text of the attentions is no change.
 struct SettingChange {
   Setting setting;
   std::string before;  // "not set" where it did not apply
   std::string text;
 };
-std::vector<SettingChange> setting_changes(const RunConfig& before, const RunConfig& now);
+std::vector<SettingChange> setting_changes(const RunConfig& before, RunConfig now);
 // Error: ErrorKind::usage naming a setting of the run that may not change on this occasion.
 void refuse_changes(const RunConfig& before, const RunConfig& now, const std::string& run,
                     MayChange occasion);
@@ -121,6 +122,8 @@ TaskOptions task_options(const RunConfig& config, const std::string& vocabulary)
 std::unique_ptr<Task> make_saved_task(const TaskOptions& options);
 // The attentions that the layers take in turn. Errors: those of nn/attention_list.h.
 std::vector<AttentionOptions> attention_options(const RunConfig& config);
+// Whether all layers have the same attentions, however the lists are written.
+bool attend_alike(const RunConfig& one, const RunConfig& other);
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape);
 OptimizerConfig optimizer_config(const RunConfig& config);
 // The step at which the learning rate has fallen to min_lr, and annealing ends.

@@ -34,6 +34,19 @@ TEST_F(AttentionListFlag, ARunReadsWhatItWrote) {
   EXPECT_NE(bytes("other/config.toml").find("\nfeature = \"trig\"\n"), std::string::npos);
 }
 
+// One model has many texts: a run continues by each of them.
+TEST_F(AttentionListFlag, ARunContinuesByOtherTextsOfItsAttentions) {
+  done(kFour + "--attention linear --rule gated --out run");
+  done("train --resume run --steps 3 --attention linear:rule=gated");
+  done("train --resume run --steps 4 --attention linear:rule=gated/linear --rule gated");
+  const Outcome resumed = done("train --resume run --steps 5 --attention linear --rule gated");
+  EXPECT_EQ(resumed.err.find("attention was"), std::string::npos) << resumed.err;
+  refused(2, "train --resume run --steps 6 --attention linear:rule=delta",
+          {"--attention was linear in run", "cannot change"});
+  refused(2, "train --resume run --steps 6 --attention linear:rule=gated/linear:rule=sum",
+          {"--attention was linear in run", "cannot change"});
+}
+
 // A list that names what was chosen before keeps its settings.
 TEST_F(AttentionListFlag, AListKeepsTheSettingsOfItsNames) {
   std::ofstream(path("gated.toml")) << "attention = \"linear\"\nrule = \"gated\"\n";
