@@ -1,5 +1,6 @@
 #include "train/config.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "nn/attention_list.h"
@@ -156,6 +157,28 @@ bool attend_alike(const RunConfig& one, const RunConfig& other) {
     if (x.name != y.name || complete_settings(x) != complete_settings(y)) return false;
   }
   return true;
+}
+
+std::vector<std::string> layers_by_attention(const RunConfig& config) {
+  std::vector<std::string> items, lines;
+  for (const AttentionOptions& item : attention_options(config)) items.push_back(label_of(item));
+  const auto label = [&](int64_t layer) {
+    return items[static_cast<size_t>(layer) % items.size()];
+  };
+  for (auto item = items.begin(); item != items.end(); ++item) {
+    if (std::find(items.begin(), item, *item) != item) continue;
+    std::vector<std::string> ranges;
+    for (int64_t first = 0, next = 1; first < config.layers; first = next++) {
+      while (next < config.layers && label(next) == label(first)) ++next;
+      if (label(first) == *item)
+        ranges.push_back(next - first == 1 ? fmt::format("{}", first)
+                                           : fmt::format("{}-{}", first, next - 1));
+    }
+    const std::string all = fmt::format("{}", fmt::join(ranges, ", "));
+    const bool several = all.find_first_of("-,") != std::string::npos;
+    lines.push_back(fmt::format("{} {}: {}", several ? "layers" : "layer", all, *item));
+  }
+  return lines.size() > 1 ? lines : std::vector<std::string>();
 }
 
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {

@@ -124,6 +124,8 @@ std::unique_ptr<Task> make_saved_task(const TaskOptions& options);
 std::vector<AttentionOptions> attention_options(const RunConfig& config);
 // Whether all layers have the same attentions, however the lists are written.
 bool attend_alike(const RunConfig& one, const RunConfig& other);
+// "layers 0-2, 4-6: linear --feature elu", a line for each of several attentions.
+std::vector<std::string> layers_by_attention(const RunConfig& config);
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape);
 OptimizerConfig optimizer_config(const RunConfig& config);
 // The step at which the learning rate has fallen to min_lr, and annealing ends.

@@ -22,6 +22,10 @@ TEST_F(AttentionListFlag, ConfigTomlHoldsTheListAndWhatItShares) {
   expect_same_checkpoint("run", "again", 2);
   const std::string label = "2 x linear --feature relu --rule gated / vq --codes 5";
   EXPECT_EQ(parse_json(done("info run --json").out).at("attention"), label);
+  for (const char* line :
+       {"layers 0-1, 3: linear --feature relu --rule gated", "layer 2: vq --codes 5"})
+    for (const std::string& text : {done("info run").out, done("train --resume run").err})
+      EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   EXPECT_NE(done("runs .").out.find("vq"), std::string::npos);
   done("eval run");
 }
@@ -38,7 +42,9 @@ TEST_F(AttentionListFlag, ARunReadsWhatItWrote) {
 TEST_F(AttentionListFlag, ARunContinuesByOtherTextsOfItsAttentions) {
   done(kFour + "--attention linear --rule gated --out run");
   done("train --resume run --steps 3 --attention linear:rule=gated");
-  done("train --resume run --steps 4 --attention linear:rule=gated/linear --rule gated");
+  const std::string listed =
+      done("train --resume run --steps 4 --attention linear:rule=gated/linear --rule gated").err;
+  EXPECT_EQ(listed.find("layers 0"), std::string::npos) << listed;
   const Outcome resumed = done("train --resume run --steps 5 --attention linear --rule gated");
   EXPECT_EQ(resumed.err.find("attention was"), std::string::npos) << resumed.err;
   refused(2, "train --resume run --steps 6 --attention linear:rule=delta",
