@@ -2,10 +2,10 @@
 // file holds dy.
 //
 //   in    q, k [B,H,N,D], v and dy [B,H,N,M], all f32 or all f64, the dtype of the computation;
-//         inputs of the attention: omega [H,R,D] (drawn at random where it is missing),
-//         codebook [H,F,D], sigma [1], gate or beta [B,H,N], gates [B,H,N,2]
-//   out   y [B,H,N,M], the omega used, and with dy: dq, dk, dv and, where they exist, dcodebook,
-//         dsigma, dgate, dbeta, dgates
+//         inputs of the attention: its AttentionEntry::tensors (omega is sampled where it is
+//         missing) and gates [B,H,N] or [B,H,N,GateSpec::size]
+//   out   y [B,H,N,M], the omega used, and with dy: dq, dk, dv and, named likewise, the gradients
+//         of parameters and gates
 //
 // Everything is checked before anything is computed, and the file appears whole or not at all.
 #include <cmath>
@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "autograd/update_rule.h"
 #include "cli/attend_inputs.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -33,6 +34,15 @@ std::string tensors_help() {
       tensors.push_back(
           fmt::format("{} [{}]{}", input.name, fmt::join(input.axes, ","), input.note));
     help += fmt::format("  {:<13} {}\n", entry.name, fmt::join(tensors, "; "));
+  }
+  for (const RulePtr& rule : rules()) {
+    const RuleSpec& spec = rule->spec();
+    if (spec.gate.size > 0)
+      help += fmt::format("  --rule {:<12} {} [B,H,N{}]{}\n", spec.name, spec.gate.name,
+                          spec.gate.size > 1 ? fmt::format(",{}", spec.gate.size) : "",
+                          !spec.decay_gate     ? ""
+                          : spec.gate.size > 1 ? ": the last is the decay of the state"
+                                               : ": the decay of the state");
   }
   return help;
 }
@@ -92,7 +102,7 @@ void run_attend(const attend::Options& options) {
                 ? std::nullopt
                 : attend::first_unlike(tensor, [](auto x) { return std::isfinite(x); }))
       fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name,
-           options.in, bad->value, bad->place, name_of(tensor.dtype()));
+           options.in, bad->value, bad->position, name_of(tensor.dtype()));
   for (auto& [name, tensor] : out)  // one gate a head is [B,H,N] in a file
     if (name == "d" + gate.name && gate.size == 1)
       tensor = tensor.reshape({tensor.size(0), tensor.size(1), tensor.size(2)});
@@ -130,14 +140,11 @@ void add_attend(CLI::App& program, int& exit_code) {
       "--in holds q, k [B,H,N,D] and v [B,H,N,M], all F32 or all F64, and what the "
       "attention needs:\n" +
           tensors_help() +
-          "  --rule gated        gate [B,H,N]: the state decays by gate, 1 - gate is written\n"
-          "  --rule delta        beta [B,H,N]: the share of the difference that is written\n"
-          "  --rule gated-delta  gates [B,H,N,2]: beta first, then the decay of the state\n"
-          "Gates are from 0 to 1, both included, and need --causal. A decay below 4e-44 counts as "
-          "4e-44.\n"
+          "Gates are from 0 to 1, both included, and need --causal. A sum with the decay g writes "
+          "1 - g. A decay below 4e-44 counts as 4e-44.\n"
           "With dy [B,H,N,M] the gradients are computed too (except with --form recurrent).\n"
-          "--out holds y, the omega used, and with dy: dq, dk, dv, dcodebook, dsigma, dgate, "
-          "dbeta, dgates where they exist.\n"
+          "--out holds y, the omega used, and with dy: dq, dk, dv and, named likewise, the "
+          "gradients of a codebook, sigma and gates.\n"
           "Where a decay is below 0.01 or exactly 1, its gradient is computed one position after "
           "the other, slowly: the fast forms have it to about 1e-7 / gate in F32.\n"
           "What an attention chooses by q and k (topk) is written as decisions, I32, and taken "

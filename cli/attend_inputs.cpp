@@ -57,12 +57,12 @@ Tensor read_declared(InputFile& file, const InputTensor& input, const Axis& H, c
 }  // namespace
 
 std::string position_text(const Shape& shape, int64_t index) {
-  std::vector<int64_t> place(static_cast<size_t>(shape.rank()));
+  std::vector<int64_t> position(static_cast<size_t>(shape.rank()));
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    place[static_cast<size_t>(axis)] = index % shape[axis];
+    position[static_cast<size_t>(axis)] = index % shape[axis];
     index /= shape[axis];
   }
-  return fmt::format("[{}]", fmt::join(place, ","));
+  return fmt::format("[{}]", fmt::join(position, ","));
 }
 
 InputFile::InputFile(const std::string& path) : path_(path), file_(SafetensorsFile::open(path)) {

@@ -28,7 +28,7 @@ std::string position_text(const Shape& shape, int64_t index);
 
 struct Element {
   double value;
-  std::string place;
+  std::string position;
 };
 
 // The first element that is not as it should be.
@@ -67,7 +67,7 @@ class InputFile {
   template <typename Good>
   void refuse(const std::string& name, const Tensor& x, const Good& good, const char* rule) const {
     if (const auto bad = first_unlike(x, good))
-      fail(ErrorKind::input, "{}: {} is {:.9g} at {}; {}", path_, name, bad->value, bad->place,
+      fail(ErrorKind::input, "{}: {} is {:.9g} at {}; {}", path_, name, bad->value, bad->position,
            rule);
   }
 

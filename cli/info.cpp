@@ -264,6 +264,7 @@ void show_run(const std::string& path, bool json) {
                                   has_model ? "" : ": no checkpoint yet"));
   if (!state.empty()) print_field("state", state);
   print_field("attention", attention);
+  for (const std::string& line : layers_by_attention(saved.config)) print_field("", line);
   if (has_model)
     print_field("parameters",
                 fmt::format("{} in {} tensors", format_count(static_cast<double>(parameters)),

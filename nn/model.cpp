@@ -56,7 +56,7 @@ AttentionOptions ModelConfig::attention_of(int64_t layer) const {
   options.key_size = dim / heads;
   options.value_size = second_vocab_size > 0 ? vocab_size : options.key_size;
   options.length = length;
-  options.seed = seed;
+  options.seed = static_cast<uint64_t>(seed);
   options.layer = layer;
   options.turn = layer / static_cast<int64_t>(attentions.size());
   options.image_width = image_width;
