@@ -104,7 +104,7 @@ ValueRows<T> gather(const HeadRows<const T>& x, int64_t bh, const Block& block, 
   each_row(block, [&](int64_t i, int64_t position) {
     if (position < valid) add_row(x.at(bh, position), copy + i * width, width, factor);
   });
-  return {copy, width};
+  return plain<T>(copy, width);
 }
 
 // Keys or values of a block: where they are, or gathered.
