@@ -43,7 +43,8 @@ def cases():
     yield COPY, "--attention topk --keys 3"
     for pattern in "band:3+global:2", "dilated:2x3/block:4x1", "strided:5+fixed:6x2":
         yield COPY, f"--attention sparse --pattern {pattern} --pattern-by head"
-    yield DIGITS, "--attention sparse:pattern={row+column/block2d:3x4}/sparse:pattern={local2d:2x4x1x3} --layers 4"
+    yield DIGITS, "--attention sparse:pattern={row+column/block2d:3x4}"
+    yield DIGITS, "--attention linear/sparse:pattern={local2d:2x4x1x3}"
     for alias in "local --block 5", "longformer --window 3 --dilation 2", "sparse-strided", "sparse-fixed --stride 6 --summary 2":
         yield COPY, f"--attention {alias}"
     yield DIGITS, "--attention axial"

@@ -19,6 +19,11 @@ bool has_order(const PatternAtom& atom) {
          (atom.kind == Kind::dilated && atom.n[1] > 1) || atom.kind == Kind::column ||
          atom.kind == Kind::block2d;
 }
+// Of an atom that all queries see alike, few keys: these, without the others.
+bool has_own_keys(const PatternAtom& atom) {
+  return atom.kind == Kind::fixed && atom.n[1] < atom.n[0];
+}
+bool is_apart(const PatternAtom& atom) { return has_order(atom) || has_own_keys(atom); }
 int64_t group_of(const KeyPattern& pattern, const PatternAtom& atom, int64_t i) {
   switch (atom.kind) {
     case Kind::strided:
@@ -134,11 +139,6 @@ bool PatternView::may_see(const PatternAtom& atom, KeyRange rows, KeyRange keys)
           if (overlap({chosen * block, (chosen + 1) * block}, keys)) return true;
       return false;
     }
-    case Kind::fixed: {
-      const int64_t next =
-          keys.first / a * a + a - b;  // of the columns of the period of keys.first
-      return keys.first >= next || keys.end > next;
-    }
     case Kind::row:
       return pattern_.row_of(rows.first) <= pattern_.row_of(keys.end - 1) &&
              pattern_.row_of(keys.first) <= pattern_.row_of(rows.end - 1);
@@ -152,9 +152,10 @@ bool PatternView::may_see(const PatternAtom& atom, KeyRange rows, KeyRange keys)
   }
 }
 
-// What `atoms`, and with none of them before the query itself, see that `before` do not.
+// What `atoms` see that `before` do not, and in the first part the query itself.
 KeyTiles::Part PatternView::part(const std::vector<PatternAtom>& atoms,
-                                 const std::vector<PatternAtom>& before, int64_t N) const {
+                                 const std::vector<PatternAtom>& before, bool first,
+                                 int64_t N) const {
   const auto any = [this](const std::vector<PatternAtom>& of, int64_t i, int64_t j) {
     return std::any_of(of.begin(), of.end(),
                        [&](const PatternAtom& atom) { return sees(atom, i, j); });
@@ -164,14 +165,22 @@ KeyTiles::Part PatternView::part(const std::vector<PatternAtom>& atoms,
     uint64_t bits = 0;
     for (int64_t n = 0; n < count; ++n) {
       const int64_t j = keys[n];
-      if (j >= keys_ || (causal_ && j > i)) continue;
-      const bool first = before.empty(), itself = i == j;
-      const bool seen = itself ? first : any(atoms, i, j) && (first || !any(before, i, j));
+      if (j < 0 || j >= keys_ || (causal_ && j > i)) continue;
+      const bool seen = i == j ? first : any(atoms, i, j) && !any(before, i, j);
       bits |= static_cast<uint64_t>(seen) << n;
     }
     return bits;
   };
-  if (!has_order(atoms.front())) {
+  if (!atoms.empty() && has_own_keys(atoms.front())) {
+    for (int32_t j = 0; j < N; ++j)
+      if (sees(atoms.front(), j, j)) part.keys.push_back(j);
+    if (part.keys.empty()) part.keys.push_back(-1);
+    part.may_see = [=, this, order = part.keys](KeyRange rows, KeyRange keys) {
+      return !causal_ || order[static_cast<size_t>(keys.first)] < rows.end;
+    };
+    return part;
+  }
+  if (atoms.empty() || !has_order(atoms.front())) {
     part.may_see = [=, this](KeyRange rows, KeyRange keys) {
       if (causal_ && keys.first >= rows.end) return false;
       return overlap(rows, keys) ||
@@ -194,18 +203,20 @@ KeyTiles::Part PatternView::part(const std::vector<PatternAtom>& atoms,
   return part;
 }
 
-// Atoms of positions as they are make the first part, each of the others one of its own.
+// Atoms of positions as they are make the first part, each of the others one of its own; the first part
+// has the query itself, which all atoms with an order see anyway.
 KeyTilesPtr PatternView::tiles(int64_t N) const {
+  const std::vector<PatternAtom>& given = pattern_.atoms();
   std::vector<std::vector<PatternAtom>> parts(1);
-  for (const PatternAtom& atom : pattern_.atoms())
-    if (!has_order(atom)) parts.front().push_back(atom);
-  if (parts.front().empty()) parts.clear();
-  for (const PatternAtom& atom : pattern_.atoms())
-    if (has_order(atom)) parts.push_back({atom});
+  for (const PatternAtom& atom : given)
+    if (!is_apart(atom)) parts.front().push_back(atom);
+  if (parts.front().empty() && std::all_of(given.begin(), given.end(), has_order)) parts.clear();
+  for (const PatternAtom& atom : given)
+    if (is_apart(atom)) parts.push_back({atom});
   std::vector<KeyTiles::Part> all;
   std::vector<PatternAtom> before;
   for (const std::vector<PatternAtom>& atoms : parts) {
-    all.push_back(part(atoms, before, N));
+    all.push_back(part(atoms, before, all.empty(), N));
     before.insert(before.end(), atoms.begin(), atoms.end());
   }
   return std::make_shared<const KeyTiles>(N, N, all);

@@ -72,7 +72,7 @@ class PatternView {
   bool sees(const PatternAtom& atom, int64_t i, int64_t j) const;
   bool may_see(const PatternAtom& atom, KeyRange rows, KeyRange keys) const;
   KeyTiles::Part part(const std::vector<PatternAtom>& atoms, const std::vector<PatternAtom>& before,
-                      int64_t N) const;
+                      bool first, int64_t N) const;
   const std::vector<int32_t>& blocks_for(int64_t i) const;
 
   const KeyPattern& pattern_;
