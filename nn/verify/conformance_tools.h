@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "autograd/gradcheck.h"
+#include "base/scoped.h"
 #include "nn/attention.h"
 #include "tensor/context.h"
 #include "tensor/ops.h"
@@ -61,15 +62,8 @@ struct Worst {
   }
 };
 
-class Threads {
- public:
-  explicit Threads(int count) : before_(context().threads) { set_threads(count); }
-  ~Threads() { set_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
+struct Threads : Scoped<int> {
+  explicit Threads(int count) : Scoped(context().threads, count) {}
 };
 
 inline Tensor in_dtype(const Tensor& x, DType dtype) {
