@@ -11,6 +11,7 @@
 
 #include "autograd/decisions.h"
 #include "autograd/gradcheck.h"
+#include "base/scoped.h"
 #include "nn/attention.h"
 #include "tensor/context.h"
 #include "tensor/ops.h"
@@ -75,15 +76,8 @@ struct Worst {
   }
 };
 
-class Threads {
- public:
-  explicit Threads(int count) : before_(context().threads) { set_threads(count); }
-  ~Threads() { set_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
+struct Threads : Scoped<int> {
+  explicit Threads(int count) : Scoped(context().threads, count) {}
 };
 
 inline Tensor in_dtype(const Tensor& x, DType dtype) {
