@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the release version and runs its tests. --all also runs the tests under the address and
-# undefined-behavior sanitizers, the tests on the emulated GPU with every memory access checked for
-# races, and the numeric tests with the kernels of an older processor, compiles the CUDA backend by nvcc,
-# runs clang-tidy, and compares models with their definition in NumPy where that is installed.
+# undefined-behavior sanitizers, a share of those on the emulated GPU with every memory access checked, and the
+# numeric tests with the kernels of an older processor, compiles the CUDA backend by nvcc, runs clang-tidy, and
+# compares models with their definition in NumPy where that is installed.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/tools/setup.sh"
 
