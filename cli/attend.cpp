@@ -3,9 +3,9 @@
 //
 //   in    q, k [B,H,N,D], v and dy [B,H,N,M], all f32 or all f64, the dtype of the computation;
 //         inputs of the attention: omega [H,R,D] (drawn at random where it is missing),
-//         codebook [H,F,D], sigma [1], gate or beta [B,H,N], gates [B,H,N,2]
+//         codebook [H,F,D], sigma [1], gate, beta or log_decay [B,H,N], gates [B,H,N,2]
 //   out   y [B,H,N,M], the omega used, and with dy: dq, dk, dv and, where they exist, dcodebook,
-//         dsigma, dgate, dbeta, dgates
+//         dsigma, dgate, dbeta, dgates, dlog_decay
 //
 // Everything is checked before anything is computed, and the file appears whole or not at all.
 #include <cmath>
@@ -83,9 +83,6 @@ void run_attend(const attend::Options& options) {
     if (const auto bad = attend::first_unlike(tensor, [](auto x) { return std::isfinite(x); }))
       fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name,
            options.in, bad->value, bad->place, name_of(tensor.dtype()));
-  for (auto& [name, tensor] : out)  // one gate a head is [B,H,N] in a file
-    if (name == "d" + gate.name && gate.size == 1)
-      tensor = tensor.reshape({tensor.size(0), tensor.size(1), tensor.size(2)});
   for (const InputTensor& input : find_attention(options.attention.name).tensors)
     if (!input.required && input.axes != "1")  // perhaps sampled
       out.insert(out.begin() + 1, {input.name, attend::find_tensor(*attention, input.name)});
@@ -109,11 +106,14 @@ void add_attend(CLI::App& program, int& exit_code) {
           "  --rule gated        gate [B,H,N]: the state decays by gate, 1 - gate is written\n"
           "  --rule delta        beta [B,H,N]: the share of the difference that is written\n"
           "  --rule gated-delta  gates [B,H,N,2]: beta first, then the decay of the state\n"
+          "  gdn                 beta [B,H,N]; log_decay [B,H,N]: the log of the state's decay, at "
+          "most 0\n"
+          "  ssd                 beta [B,H,N]: the weight of what is written; log_decay [B,H,N]\n"
           "Gates are from 0 to 1, both included, and need --causal. A decay below 4e-44 counts as "
           "4e-44.\n"
           "With dy [B,H,N,M] the gradients are computed too (except with --form recurrent).\n"
           "--out holds y, the omega used, and with dy: dq, dk, dv, dcodebook, dsigma, dgate, "
-          "dbeta, dgates where they exist.\n"
+          "dbeta, dgates, dlog_decay where they exist.\n"
           "Where a decay is below 0.01 or exactly 1, its gradient is computed one position after "
           "the other, slowly: the fast forms have it to about 1e-7 / gate in F32.\n"
           "vq: dk is the gradient of the key's code, passed straight through.");

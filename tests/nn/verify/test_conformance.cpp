@@ -39,14 +39,28 @@ INSTANTIATE_TEST_SUITE_P(Attentions, Conformance, testing::ValuesIn(all_variants
 TEST(Registry, ListsEveryMechanism) {
   std::vector<std::string> labels;
   for (const AttentionOptions& variant : all_variants()) labels.push_back(label_of(variant));
-  for (const char* label :
-       {"linear --feature elu", "linear --feature relu", "linear --feature exp",
-        "linear --feature square", "linear --feature dpfp --nu 2",
-        "linear --feature elu --rule gated", "linear --feature elu --rule delta",
-        "linear --feature elu --rule gated-delta", "performer --feature positive --features 16",
-        "performer --feature hyperbolic --features 16", "performer --feature trig --features 16",
-        "performer --feature relu --features 16", "soft-vq --codes 16", "vq --codes 16", "softmax",
-        "softmax --window 40"})
+  for (const char* label : {"linear --feature elu",
+                            "linear --feature relu",
+                            "linear --feature exp",
+                            "linear --feature square",
+                            "linear --feature dpfp --nu 2",
+                            "linear --feature elu --rule gated",
+                            "linear --feature elu --rule delta",
+                            "linear --feature elu --rule gated-delta",
+                            "performer --feature positive --features 16",
+                            "performer --feature hyperbolic --features 16",
+                            "performer --feature trig --features 16",
+                            "performer --feature relu --features 16",
+                            "soft-vq --codes 16",
+                            "vq --codes 16",
+                            "softmax",
+                            "softmax --window 40",
+                            "linear --feature silu --rule delta --key-norm unit",
+                            "linear --feature elu --rule decay",
+                            "gdn",
+                            "gdn --beta-range 2",
+                            "retnet",
+                            "ssd"})
     EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
 }
 
@@ -59,8 +73,9 @@ TEST(Registry, AnUnknownNameListsTheNames) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_NE(std::string(error.what()).find("nonesuch"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("linear, performer, soft-vq, softmax, vq"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(error.what()).find("gdn, linear, performer, retnet, soft-vq, softmax, ssd, vq"),
+        std::string::npos)
         << error.what();
   }
 }

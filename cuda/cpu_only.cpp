@@ -1,0 +1,11 @@
+// The topics that a CPU alone computes so far.
+#include "cuda/kernel_tables.h"
+
+namespace linea::cuda {
+
+LINEA_KERNEL_TABLE(DecayKernels, .log_decays = NoKernel<"log_decays">(),
+                   .log_decays_backward = NoKernel<"log_decays_backward">(),
+                   .state_products = NoKernel<"state_products">(),
+                   .sum_back = NoKernel<"sum_back">())
+
+}  // namespace linea::cuda
