@@ -26,8 +26,9 @@ Var clear_padding(const Var& x, const Tensor& valid);
 // matrices.cpp
 Var matmul(const Var& a, const Var& b, bool transpose_a = false, bool transpose_b = false);
 Var reshape(const Var& x, const Shape& shape);
-Var rows(const Var& x, int64_t first, int64_t count);  // of the outermost axis
-Var select(const Var& x, int64_t index);               // of the outermost axis, which it drops
+Var rows(const Var& x, int64_t first, int64_t count);     // of the outermost axis
+Var select(const Var& x, int64_t index);                  // of the outermost axis, which it drops
+Var columns(const Var& x, int64_t first, int64_t count);  // of the innermost axis
 // x [B,N,parts*H*D] -> [parts,B,H,N,D], and the inverse of one part: [B,H,N,D] -> [B,N,H*D]
 Var split_heads(const Var& x, int64_t parts, int64_t heads);
 Var merge_heads(const Var& x);
@@ -37,7 +38,8 @@ Var solve_unit_lower(const Var& l, const Var& e);
 // normalization.cpp
 Var layer_norm(const Var& x, const Var& weight, const Var& bias);  // bias may be undefined
 Var softmax(const Var& x);
-Var normalize(const Var& x);  // rows divided by their sums; a sum of 0 gives 0
+Var normalize(const Var& x);                 // rows divided by their sums; a sum of 0 gives 0
+Var unit_rows(const Var& x, double length);  // of this Euclidean length; a row of zeros stays
 Var mask_causal(const Var& x, double value);
 
 // layers.cpp: the branches of a Transformer block, each a single op that works on a few hundred

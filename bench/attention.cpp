@@ -44,11 +44,9 @@ Measured measure(AttentionOptions chosen, const AttentionBench& options, int64_t
     inputs.emplace_back(normal(stream_id), true);
   const Tensor seed = normal(9);
   AttentionInputs taken{inputs[0], inputs[1], inputs[2], Var()};
-  if (const GateSpec gate = attention->gate(); gate.size > 0) {
-    const Tensor half =
-        Tensor::full({options.batch, options.heads, length, gate.size}, DType::f32, 0.5);
-    taken.gate = inputs.emplace_back(half, true);
-  }
+  set_constant_gates(taken, *attention, {options.batch, options.heads, length}, 0.5, DType::f32,
+                     true);
+  if (taken.gate.defined()) inputs.push_back(taken.gate);
   const auto forward = [&] {
     const NoGrad no_grad;
     attention->forward(taken, mask);
@@ -85,9 +83,7 @@ void measure_steps(AttentionOptions chosen, const AttentionBench& options,
     return Var(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32));
   };
   AttentionInputs in{normal(1), normal(2), normal(3), Var()};
-  const GateSpec gate = attention->gate();
-  const Shape gates{options.batch, options.heads, 1, gate.size};
-  if (gate.size > 0) in.gate = Var(Tensor::full(gates, DType::f32, 0.5));
+  set_constant_gates(in, *attention, {options.batch, options.heads, 1}, 0.5, DType::f32);
   const std::unique_ptr<AttentionState> state = attention->start(options.batch, DType::f32);
   int64_t position = 0;
   const Stopwatch watch;

@@ -28,11 +28,16 @@ namespace {
 std::string tensors_help() {
   std::string help;
   for (const AttentionEntry& entry : attentions()) {
-    if (entry.tensors.empty()) continue;
     std::vector<std::string> tensors;
     for (const InputTensor& input : entry.tensors)
       tensors.push_back(
           fmt::format("{} [{}]{}", input.name, fmt::join(input.axes, ","), input.note));
+    AttentionOptions options{entry.name};
+    options.image_width = options.image_channels = 1;
+    for (const GateValue& part : make_smallest(options)->gate().parts())
+      tensors.push_back(fmt::format("{} [B,H,N{}]{}", part.name, part.size > 1 ? ",D" : "",
+                                    part.max == 0 ? ", a logarithm" : ""));
+    if (tensors.empty()) continue;
     help += fmt::format("  {:<13} {}\n", entry.name, fmt::join(tensors, "; "));
   }
   for (const RulePtr& rule : rules()) {
@@ -103,9 +108,6 @@ void run_attend(const attend::Options& options) {
                 : attend::first_unlike(tensor, [](auto x) { return std::isfinite(x); }))
       fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name,
            options.in, bad->value, bad->position, name_of(tensor.dtype()));
-  for (auto& [name, tensor] : out)  // one gate a head is [B,H,N] in a file
-    if (name == "d" + gate.name && gate.size == 1)
-      tensor = tensor.reshape({tensor.size(0), tensor.size(1), tensor.size(2)});
   for (const InputTensor& input : find_attention(options.attention.name).tensors)
     if (!input.required && input.axes != "1")  // perhaps sampled
       out.insert(out.begin() + 1, {input.name, attend::find_tensor(*attention, input.name)});

@@ -48,6 +48,7 @@ struct AttentionTraits {
   bool packed_qkv = false;   // takes AttentionInputs::qkv
   bool bf16_inputs = false;  // takes q, k and v in bf16; otherwise they are cast to f32
   bool softmax_weights = false;  // its weights are softmax(s q.k) over keys that q and k may choose
+  bool denominators = true;      // y is divided by the sum of its weights
   bool signed_weights = false;   // of both signs, which nearly cancel in some rows of N(0, 1)
   bool heads_differ = false;     // by constants; parameters and buffers of heads are seen anyway
   bool straight_through = false;  // dk is the gradient of a substitute for k
@@ -111,6 +112,11 @@ class Attention {
   AttentionTraits traits_;
   GateSpec gate_{};
 };
+
+// Gives gates that are alike everywhere, for positions {B,H,N}: `value`, or the initial biases as logits where the
+// values of gates are not numbers from 0 to 1. Nothing where the attention has none.
+void set_constant_gates(AttentionInputs& in, const Attention& attention, const Shape& positions,
+                        double value, DType dtype, bool requires_grad = false);
 
 // A parameter or buffer of an attention that `linea attend` reads by its name.
 struct InputTensor {

@@ -127,6 +127,8 @@ struct ChunkShape {
   // The incoming state is empty; the outgoing state is not used.
   bool starts = false, ends = false;
   FloatProducts products = FloatProducts::exact;
+  // What the state has for a key is subtracted from a new value, by rules without a denominator.
+  bool corrects = true;
 };
 
 // One row for each bh, `stride` elements apart; data may be null.
@@ -184,11 +186,27 @@ struct ChunkInput {
   HeadRows<const T> v{};
 };
 
-// The gates of one segment of the delta rule [BH,S], or their gradients: beta, and the log decay of
-// the state, null where it does not decay.
+// One segment of a rule without a denominator: q, k [BH,S,F], v [BH,S,M]; without q the segment only
+// updates the state. beta [BH,S], the weight of what is written, null where that is 1 and nothing is
+// corrected; log_decay [BH,S], null where the state does not decay.
 template <typename T>
-struct DeltaGates {
-  Strided<T> beta, log_decay{};
+struct DeltaInput {
+  const T *q, *k;
+  Strided<const T> v, beta, log_decay{};
+};
+// The gradients of all of them.
+template <typename T>
+struct DeltaGradients {
+  T *q, *k;
+  Strided<T> v, beta, log_decay{};
+};
+
+// Log decays [BH,n] from gates, -A softplus(s u): A = rate exp(log_rate) of the head, s = -1 where
+// negated.
+struct DecayShape {
+  int64_t batch_heads, heads, n;
+  double rate = 1;
+  bool negated = false;
 };
 
 // The running sums S [BH,F,M] and z [BH,F], to be multiplied per feature by exp(scale[BH,F]). scale

@@ -93,6 +93,9 @@ Tensor softmax(const Tensor& x);
 Tensor softmax_backward(const Tensor& y, const Tensor& dy);
 std::pair<Tensor, Tensor> normalize(const Tensor& x);  // y = x / sum, and the sums
 Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy);
+// y = length x / |x|, 0 for a row of zeros, and length / |x|
+std::pair<Tensor, Tensor> unit_rows(const Tensor& x, double length);
+Tensor unit_rows_backward(const Tensor& y, const Tensor& scales, const Tensor& dy, double length);
 // z = n(y) silu(g), y and g [..., C]; n: the RMS norm of each of `heads` heads with weight [C], or
 // the identity where that is undefined.
 Tensor gated_norm(const Tensor& y, const Tensor& weight, const Tensor& g, int64_t heads);

@@ -34,6 +34,10 @@ def cases():
         for rule in "gated", "delta", "gated-delta":
             if feature != "square":
                 yield COPY, f"--attention linear --feature {feature} --rule {rule}"
+    yield COPY, "--attention linear --feature silu --rule delta --key-norm unit --beta-range 2"
+    yield COPY, "--attention linear --rule decay --decay fixed"
+    for attention in "gdn", "gdn --beta-range 2", "ssd", "retnet", "gdn/softmax --attention-output gated", "ssd/gdn":
+        yield COPY, f"--attention {attention}"
     for feature in "positive", "hyperbolic", "trig", "relu":
         yield COPY, f"--attention performer --features 16 --feature {feature}"
     yield COPY, "--attention performer --features 16 --projection iid --redraw 7"

@@ -27,7 +27,7 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention attention_output before bias block channels class_embedding codes dilation feature features heads keys
+READ = """attention attention_output before beta_range bias block channels class_embedding codes decay dilation feature features heads key_norm keys
 layer_convolution layers length levels nu output_head pattern pattern_by positions reversible rule size stride summary task tie
 window"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device
@@ -35,6 +35,7 @@ dim dropout dtype early_stop ema eval_every examples ffn flip globals keep_every
 optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
 judge_samples tokenizer vocab warmup weight_decay"""
 PATTERNS = "sparse local longformer sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()
+ALIASES = {"gdn": "silu gated-delta head unit", "retnet": "identity decay fixed none", "ssd": "silu decay head none"}
 DELETED = {"bigram_embedding": "false", "embedding_convolution": '"none"'}  # of earlier versions: only these values
 
 def choose(kind, name, known):
@@ -123,16 +124,19 @@ def attentions(settings):
         value = value.strip("{}")  # which hold a value with / or : together
         known = choose("the setting", key.replace("-", "_"), READ.split() + UNREAD.split())
         return known, int(value) if value.isdigit() else value
-    items = [re.split(r":(?![^{]*})", item) for item in re.split(r"/(?![^{]*})", settings["attention"])]
-    return [{**settings, "attention": name, **dict(map(setting, own))} for name, *own in items]
+    def item(name, *own):
+        linear = zip(("feature", "rule", "decay", "key_norm"), ALIASES.get(name, "").split())
+        return {**settings, "attention": "linear" if name in ALIASES else name, **dict(linear), **dict(map(setting, own))}
+    return [item(*re.split(r":(?![^{]*})", text)) for text in re.split(r"/(?![^{]*})", settings["attention"])]
 
 # ---- attention: q, k, v [H,N,D] -> y [H,N,D], position i from the positions j <= i ----
 def softmax(x):
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
 
-def divide_by_sum(x):  # Rows that sum to 1; a row of zeros stays
-    total = x.sum(axis=-1, keepdims=True)
+def divide(x, by="sum"):  # Rows by their sum, or by their length; by 0: 0
+    sums = {"sum": x, "unit": x ** 2, "none": 0 * x[..., :1] + 1}
+    total = choose("the norm", by, sums).sum(axis=-1, keepdims=True) ** (0.5 if by == "unit" else 1)
     return np.divide(x, total, out=np.zeros_like(x), where=total != 0)
 
 def softmax_attention(q, k, v, keys):
@@ -184,8 +188,7 @@ def sum_rule(q, k, v, log_weight, logit=None):
 
     It is the recurrence S_i = S_{i-1} + w_i phi(k_i) v_i^T, z_i = S_i with v = 1, y_i = S_i^T phi(q_i) / z_i.phi(q_i).
     With a gate g = 1 / (1 + exp(-logit)) the state decays (Peng 2021): S_i = g_i S_{i-1} + (1 - g_i) phi(k_i) v_i^T,
-    that is w_j = (1 - g_j) g_{j+1} ... g_i. Logs of the logit do not round 1 - g to 0.
-    """
+    that is w_j = (1 - g_j) g_{j+1} ... g_i. Logs of the logit do not round 1 - g to 0."""
     N = q.shape[1]
     weight = np.broadcast_to(log_weight, q.shape[:2])[:, None, :]  # [H,1,N], the logs of w_j
     if logit is not None:
@@ -193,22 +196,17 @@ def sum_rule(q, k, v, log_weight, logit=None):
         weight = weight + (-np.logaddexp(0, logit) - L)[:, None] + L[:, :, None]
     weight = np.where(np.tri(N) > 0, weight, -np.inf)
     weight = np.exp(weight - weight.max(axis=-1, keepdims=True))  # a factor of a row cancels
-    return divide_by_sum(q @ k.swapaxes(1, 2) * weight) @ v
+    return divide(q @ k.swapaxes(1, 2) * weight) @ v
 
-def delta_rule(q, k, v, beta, decay=None):
-    """A new value replaces what its key is bound to (Schlag 2021), features divided by their sum:
-
-    S_t = S_{t-1} + phi(k_t) (beta_t (v_t - S_{t-1}^T phi(k_t)))^T,   y_t = S_t^T phi(q_t)
-
-    With a decay a in (0, 1) the state decays first (Yang 2025): a_t S_{t-1} in the place of S_{t-1}.
-    """
-    q, k = divide_by_sum(q), divide_by_sum(k)
+def without_denominator(q, k, v, beta, log_decay, corrects):
+    """S_t = a_t S_{t-1} + k_t (beta_t v_t)^T, y_t = S_t^T q_t, log a and beta [H,N,1]. A rule that corrects replaces
+    what the key is bound to (Schlag 2021; with a decay: Yang 2025): v_t - (a_t S_{t-1})^T k_t in the place of v_t."""
     y = np.zeros_like(v)
     for h in range(len(q)):
         S = np.zeros((k.shape[-1], v.shape[-1]))
         for t in range(q.shape[1]):
-            S *= 1 if decay is None else decay[h, t]
-            S += np.outer(k[h, t], beta[h, t] * (v[h, t] - k[h, t] @ S))
+            S *= np.exp(log_decay[h, t])[:, None]
+            S += np.outer(k[h, t], beta[h, t] * (v[h, t] - corrects * (k[h, t] @ S)))
             y[h, t] = q[h, t] @ S
     return y
 
@@ -235,8 +233,7 @@ def logistics(outputs, levels):
     """The log of P(s) = sum_m p_m (sigma((x_s + h - mu_m) / c_m) - sigma((x_s - h - mu_m) / c_m)), ten components.
 
     x_s = 2 s / (levels - 1) - 1, h = 1 / (levels - 1), c = exp(max(log_scale, -7)); the first level has no lower
-    bound, the last no upper one. The difference is taken as sigma(b) sigma(-a) (1 - exp(a - b)), which does not cancel.
-    """
+    bound, the last no upper one. The difference is taken as sigma(b) sigma(-a) (1 - exp(a - b)), which does not cancel."""
     share, mean, log_scale = np.split(outputs[:, None, :], 3, axis=-1)  # [N,1,10] each
     rate = np.exp(-np.maximum(log_scale, -7))
     s, last = np.arange(levels)[None, :, None], levels - 1
@@ -367,20 +364,25 @@ class Model:
         return softmax_attention(q, k, v, np.stack(keys))
 
     def linear_attention(self, block, settings, x, q, k, v):
-        maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square,
-                "dpfp": lambda rows: dpfp(rows, settings["nu"])}
-        phi = choose("the feature", settings["feature"], maps)
-        rule = choose("the rule", settings["rule"], ["sum", "gated", "delta", "gated-delta"])
+        maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square, "identity": lambda rows: (rows, 0),
+                "dpfp": lambda rows: dpfp(rows, settings["nu"]), "silu": lambda rows: (rows / (1 + np.exp(-rows)), 0)}
+        phi, D = choose("the feature", settings["feature"], maps), q.shape[-1]
+        rule = choose("the rule", settings["rule"], ["sum", "gated", "delta", "gated-delta", "decay"])
         (q, _), (k, log_weight) = phi(q), phi(k)  # the weight of a query cancels
-        if rule == "sum":
-            return sum_rule(q, k, v, log_weight)
-        logit = self.linear(block + "gate", x).T  # [H,N], of gated-delta [2 H,N]
-        if rule == "gated":
-            return sum_rule(q, k, v, log_weight, logit)
-        gate = 1 / (1 + np.exp(-logit))
-        if rule == "gated-delta":
-            return delta_rule(q, k, v, gate[::2], gate[1::2])
-        return delta_rule(q, k, v, gate)
+        decay, corrects, norm = settings.get("decay", "head"), rule != "decay", settings.get("key_norm", "sum")
+        log_rate = self.tensor(block + "attention.log_rate", 0)
+        log_a = np.log1p(-2.0 ** (-5 - np.arange(len(q))))[:, None, None] * (decay == "fixed") + 0 * v[..., :1]
+        no_gate = rule == "sum" or not corrects and decay == "fixed"
+        u = log_a if no_gate else self.heads(self.linear(block + "gate", x))  # [H,N,gates]
+        if rule in ("sum", "gated"):
+            return sum_rule(q, k, v, log_weight, u[..., 0] if rule == "gated" else None)
+        weight = np.logaddexp(0, u) if decay == "head" else 1 + 0 * log_a
+        beta = settings.get("beta_range", 1) / (1 + np.exp(-u[..., :1])) if corrects else weight
+        if rule != "delta" and decay != "fixed":  # -A softplus(u); without A log sigmoid(u)
+            u = u[..., corrects:]
+            log_a = -np.exp(log_rate)[:, None, None] * np.logaddexp(0, u) if np.ndim(log_rate) else -np.logaddexp(0, -u)
+        q = divide(q, norm) * (1 if norm == "sum" else D ** -0.5)
+        return without_denominator(q, divide(k, norm), v, beta, log_a, corrects)
 
     def performer(self, block, settings, x, q, k, v):
         omega, feature = self.tensor(block + "attention.omega"), settings["feature"]

@@ -154,7 +154,7 @@ std::vector<Alias> image_aliases() {
 
 }  // namespace
 
-std::vector<AttentionEntry> sparse_alias_entries() {
+std::vector<AttentionEntry> sparse_aliases() {
   std::vector<AttentionEntry> entries;
   std::vector<Alias> aliases = local_aliases();
   for (const auto& more : {global_aliases(), image_aliases()})

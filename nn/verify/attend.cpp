@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "autograd/ops.h"
 #include "tensor/ops.h"
 
 namespace linea::attend {
@@ -28,7 +29,7 @@ Tensor recurrent(const Attention& attention, const Inputs& in) {
 // remainder of sums that cancel, and 0 at 0 and 1.
 constexpr double kPreciseFrom = 0.01;
 
-// dgate, with the part of decays computed again where a gate is below kPreciseFrom, or 1.
+// The gradient of the gates, with the part of decays computed again where a gate is below kPreciseFrom, or 1.
 Tensor gate_gradient(const Attention& attention, const AttentionInputs& in, const Tensor& dy) {
   const std::vector<double> gates = in.gate.value().to_doubles();
   const auto stride = static_cast<size_t>(attention.gate().size);  // a decay is the last
@@ -101,10 +102,18 @@ std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, F
   backward(y, in.dy);
   Parameters leaves = {{"q", q}, {"k", k}, {"v", v}};
   for (const Parameter& parameter : attention.parameters()) leaves.push_back(parameter);
-  for (const Parameter& leaf : leaves) result.push_back({"d" + leaf.name, leaf.var.grad()});
-  if (gate.defined())
-    result.push_back(
-        {"d" + attention.gate().name, gate_gradient(attention, {q, k, v, gate}, in.dy)});
+  for (const Parameter& leaf : leaves)
+    if (leaf.var.grad().defined())  // gates as values take no parameter
+      result.push_back({"d" + leaf.name, leaf.var.grad()});
+  if (!gate.defined()) return result;
+  const Var dgate(gate_gradient(attention, {q, k, v, gate}, in.dy));
+  int64_t first = 0;
+  for (const GateValue& part : attention.gate().parts()) {
+    const Tensor some = columns(dgate, first, part.size).value();
+    const Shape positions{some.size(0), some.size(1), some.size(2)};
+    result.push_back({"d" + part.name, part.size == 1 ? some.reshape(positions) : some});
+    first += part.size;
+  }
   return result;
 }
 

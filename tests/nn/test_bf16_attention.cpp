@@ -42,9 +42,8 @@ AttentionResults results_of(const AttentionOptions& options, int64_t length, boo
   for (uint32_t stream_id = 1; stream_id < 4; ++stream_id)
     leaves.emplace_back(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32), true);
   AttentionInputs in{leaves[0], leaves[1], leaves[2], Var()};
-  if (attention->gate().size > 0)
-    in.gate = leaves.emplace_back(
-        Tensor::full({2, options.heads, length, attention->gate().size}, DType::f32, 0.9), true);
+  set_constant_gates(in, *attention, {2, options.heads, length}, 0.9, DType::f32, true);
+  if (in.gate.defined()) leaves.push_back(in.gate);
   context().products = products;
   set_threads(threads);
   const Var y = attention->forward(in, {causal, {}});
@@ -135,8 +134,7 @@ TEST_F(Bf16Attention, TheForwardPassTakesTheSavedInputs) {
                           const Tensor& v0) {
       context().products = products;
       AttentionInputs in{Var(q0, true), Var(k0, true), Var(v0, true), Var()};
-      if (attention->gate().size > 0)
-        in.gate = Var(Tensor::full({3, 2, 70, attention->gate().size}, DType::f32, 0.9));
+      set_constant_gates(in, *attention, {3, 2, 70}, 0.9, DType::f32);
       return attention->forward(in, {true, {}}).value().to_doubles();
     };
     const auto exact =
@@ -239,7 +237,8 @@ TEST_F(Bf16Attention, RowsOfOnesStayOnes) {
       return Var(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32));
     };
     const std::unique_ptr<Attention> attention = make_attention(options);
-    if (attention->gate().size > 0) continue;  // a gate's rule need not have weights that sum to 1
+    if (attention->gate().size > 0 || !attention->traits().denominators)
+      continue;  // a rule of gates or without denominator need not have weights that sum to 1
     const Var ones(Tensor::full(shape, DType::f32, 1.0));
     for (const double y :
          attention->forward({normal(1), normal(2), ones, Var()}, {true, {}}).value().to_doubles())

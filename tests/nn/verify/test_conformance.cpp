@@ -62,7 +62,13 @@ TEST(Registry, ListsEveryMechanism) {
                             "topk --keys 8",
                             "bigbird --block 16 --randoms 2",
                             "axial",
-                            "star"})
+                            "star",
+                            "linear --feature silu --rule delta --key-norm unit",
+                            "linear --feature elu --rule decay",
+                            "gdn",
+                            "gdn --beta-range 2",
+                            "retnet",
+                            "ssd"})
     EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
 }
 
