@@ -12,13 +12,13 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "base": 490,
-    "tensor": 6840,
-    "autograd": 2560,
-    "nn": 2945,
-    "cuda": 9270,
+    "base": 500,
+    "tensor": 7065,
+    "autograd": 2660,
+    "nn": 2985,
+    "cuda": 9280,
     "data": 5360,
-    "train": 5705,
+    "train": 5720,
     "bench": 2060,
     "cli": 1160,
 }
