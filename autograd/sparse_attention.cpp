@@ -16,7 +16,7 @@ constexpr int64_t kTile = KeyTileSet::kTile;
 using Mask = std::array<uint64_t, static_cast<size_t>(kTile)>;
 
 template <typename T>
-AttentionRows<T> rows_of(const Heads& heads) {
+AttentionRows<T> row_views(const Heads& heads) {
   return {heads.q.rows<std::remove_const_t<T>>(), heads.k.rows<std::remove_const_t<T>>(),
           heads.v.rows<std::remove_const_t<T>>()};
 }
@@ -133,7 +133,7 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
       const Sets own(sets, some, H);
       kernels<T>(context().device)
           .sparse_attention(context(), shape_of(given, some.of(mask.valid), own, scale),
-                            rows_of<const T>(given),
+                            row_views<const T>(given),
                             given.output_heads(some.of(y)).template rows<T>(),
                             some.of(log_sums, H).template data<Accumulator<T>>());
     });
@@ -148,10 +148,10 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
             const Sets own(sets, some, H);
             kernels<T>(context().device)
                 .sparse_attention_backward(
-                    context(), shape_of(given, some.of(valid), own, scale), rows_of<const T>(given),
-                    given.output_heads(result).template rows<T>(),
+                    context(), shape_of(given, some.of(valid), own, scale),
+                    row_views<const T>(given), given.output_heads(result).template rows<T>(),
                     some.of(log_sums, H).template data<Accumulator<T>>(),
-                    given.output_heads(some.of(dy)).template rows<T>(), rows_of<T>(grads));
+                    given.output_heads(some.of(dy)).template rows<T>(), row_views<T>(grads));
           });
           return input_gradients(all);
         },

@@ -3,7 +3,7 @@
 //   y_i = sum_{j in A_i} w_ij v_j / sum_{j in A_i} w_ij,  w_ij = exp(q_i.k_j / sqrt(D))
 //
 // Sets that do not depend on q, k and v: time is linear in the 64 x 64 tiles that hold some j of an A_i,
-// extra memory is O(N) beside the list of tiles, which all sequences and heads with that set share.
+// extra memory is O(N) next to the list of tiles, which all sequences and heads with that set share.
 #pragma once
 
 #include <functional>

@@ -33,7 +33,7 @@ Tensor choose(const Heads& heads, const TopKeysShape& shape) {
 }
 
 template <typename T>
-AttentionRows<T> rows_of(const Heads& heads) {
+AttentionRows<T> row_views(const Heads& heads) {
   using U = std::remove_const_t<T>;
   return {heads.q.rows<U>(), heads.k.rows<U>(), heads.v.rows<U>()};
 }
@@ -50,7 +50,7 @@ Var top_keys_attention(const AttentionInputs& in, const AttentionMask& mask, int
     using T = decltype(zero);
     const Tensor chosen = choose<T>(heads, shape);
     kernels<T>(context().device)
-        .listed_attention(context(), shape, rows_of<const T>(heads), chosen.data<int32_t>(),
+        .listed_attention(context(), shape, row_views<const T>(heads), chosen.data<int32_t>(),
                           HeadTensor(y).rows<T>(), log_sums.data<T>());
     return Var::from_op(
         "top_keys_attention", y, input_vars(in),
@@ -59,8 +59,8 @@ Var top_keys_attention(const AttentionInputs& in, const AttentionMask& mask, int
           kernels<T>(context().device)
               .listed_attention_backward(
                   context(), shape_of(heads.q, heads.k, heads.v.width, mask, count),
-                  rows_of<const T>(heads), chosen.data<int32_t>(), HeadTensor(y).rows<T>(),
-                  log_sums.data<T>(), HeadTensor(dy).rows<T>(), rows_of<T>(grads));
+                  row_views<const T>(heads), chosen.data<int32_t>(), HeadTensor(y).rows<T>(),
+                  log_sums.data<T>(), HeadTensor(dy).rows<T>(), row_views<T>(grads));
           return input_gradients(grads);
         },
         y);
@@ -76,7 +76,7 @@ Tensor top_keys_step(const Heads& heads, int64_t count) {
     using T = decltype(zero);
     const Tensor chosen = choose<T>(heads, shape);
     kernels<T>(context().device)
-        .listed_attention(context(), shape, rows_of<const T>(heads), chosen.data<int32_t>(),
+        .listed_attention(context(), shape, row_views<const T>(heads), chosen.data<int32_t>(),
                           HeadTensor(y).rows<T>(), log_sums.data<T>());
   });
   return y;

@@ -58,7 +58,7 @@ struct AttentionTraits {
   // time and can be captured: the host computes nothing, and buffers and states keep their memory.
   bool training_capturable = true, step_capturable = true;
   double state_growth = 0;   // keys and values that a position adds to the state
-  double saved_scalars = 8;  // of a position and head, beside inputs and output: a bound
+  double saved_scalars = 8;  // of a position and head, apart from inputs and output: a bound
   // The factor of q when weights trained with softmax are loaded: 1 / sqrt(D) where the attention
   // has no such scale itself.
   double scale_from_softmax = 1;

@@ -20,7 +20,7 @@ BUDGETS = {
     "data": 5360,
     "train": 5720,
     "bench": 2060,
-    "cli": 1160,
+    "cli": 1185,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [

@@ -19,7 +19,7 @@ bool has_order(const PatternAtom& atom) {
          (atom.kind == Kind::dilated && atom.n[1] > 1) || atom.kind == Kind::column ||
          atom.kind == Kind::block2d;
 }
-// Of an atom that all queries see alike, few keys: these, without the others.
+// An atom of which all queries see the same few keys: these, without the others.
 bool has_own_keys(const PatternAtom& atom) {
   return atom.kind == Kind::fixed && atom.n[1] < atom.n[0];
 }

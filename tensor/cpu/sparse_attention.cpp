@@ -109,8 +109,8 @@ ValueRows<T> gather(const HeadRows<const T>& x, int64_t bh, const Block& block, 
 
 // Keys or values of a block: where they are, or gathered.
 template <typename T>
-ValueRows<T> rows_of(const HeadRows<const T>& x, int64_t bh, const Block& block, int64_t width,
-                     int64_t valid, Arena<T>& arena) {
+ValueRows<T> row_views(const HeadRows<const T>& x, int64_t bh, const Block& block, int64_t width,
+                       int64_t valid, Arena<T>& arena) {
   if (block.positions == nullptr) return value_rows(x, bh, block.first);
   return gather(x, bh, block, width, T(1), valid, arena);
 }
@@ -172,8 +172,8 @@ void read_block(const SparseShape& shape, const AttentionRows<const T>& in, int6
     const Block at(part.keys, part.blocks[index]);
     const Tile tile(part, index, queries.count, at, valid);
     if (tile.keys == 0) continue;
-    const ValueRows<T> k = rows_of(in.k, bh, at, D, valid, own),
-                       v = rows_of(in.v, bh, at, M, valid, own);
+    const ValueRows<T> k = row_views(in.k, bh, at, D, valid, own),
+                       v = row_views(in.v, bh, at, M, valid, own);
     band_products(tile, D, q, k, scores, own);
     each_row(queries, [&](int64_t i, int64_t row) {
       const T shrink =
@@ -250,8 +250,8 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
       const Block at(part.keys, part.blocks[index]);
       const Tile tile(part, index, rows, at, valid);
       if (tile.keys == 0) continue;
-      const ValueRows<T> k = rows_of(in.k, bh, at, D, valid, own),
-                         v = rows_of(in.v, bh, at, M, valid, own);
+      const ValueRows<T> k = row_views(in.k, bh, at, D, valid, own),
+                         v = row_views(in.v, bh, at, M, valid, own);
       band_products(tile, D, q, k, weights, own);
       band_products(tile, M, dys, v, g, own);
       for (int64_t i = 0; i < rows; ++i) {

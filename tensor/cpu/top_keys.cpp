@@ -22,7 +22,7 @@ struct Candidate {
   double score;
   int32_t key;
 };
-// Of equal scores the lower key comes first.
+// Orders candidates by score; of equals the lower key comes first.
 bool comes_before(const Candidate& a, const Candidate& b) {
   return a.score > b.score || (a.score == b.score && a.key < b.key);
 }

@@ -241,7 +241,7 @@ TEST(Sparse, WithoutACausalFormRefusesACausalMask) {
   }
 }
 
-// What patterns remember: those that lie in a window stay as they are.
+// What patterns remember: those in a window stay as they are.
 TEST(Sparse, StatesGrowByWhatLaterPositionsSee) {
   const std::pair<const char*, double> growth[] = {
       {"band:8", 0},   {"dilated:4x3", 0},     {"block:8x2", 0},     {"global:4+band:3", 0},

@@ -36,7 +36,7 @@ TEST(Topk, OfAllKeysIsSoftmax) {
     }
 }
 
-// Three keys with equal scores: the first are chosen, and the query itself beside them.
+// Three keys with equal scores: the first are chosen, and the query itself next to them.
 TEST(Topk, OfEqualsChoosesTheFirst) {
   Inputs x = draw({1, 1, 5, 2, 3}, DType::f32);
   x.q = Tensor::full(x.q.shape(), DType::f32, 1.0);
