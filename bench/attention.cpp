@@ -162,10 +162,11 @@ void print_head(const Machine& machine, const AttentionBench& options) {
     return print_json_line(line);
   }
   fmt::print(
-      "{}causal where there is a causal form, {}, B {} H {} D = M = {}; extra bytes exclude inputs "
-      "and results; GFLOP/s of "
-      "forward and\nbackward count the products of the recurrent form, 14 F M per token and head "
-      "(delta: 22;\nsoftmax: 7 D of each key that a query sees)\n\n",
+      "{}causal where a causal form exists, {}, B {} H {} D = M = {}; extra bytes exclude inputs "
+      "and\n"
+      "results; GFLOP/s of forward and backward count the products of the recurrent form, 14 F M "
+      "per\n"
+      "token and head (delta: 22; softmax: 7 D of each key that a query sees)\n\n",
       to_string(machine), options.dtype, options.batch, options.heads, options.key_size);
   fmt::print(kHead, "N", "forward ms", "fwd+bwd ms", "us/token", "GFLOP/s", "of SGEMM", "us/step",
              "extra MiB fwd", "extra MiB f+b");

@@ -67,7 +67,7 @@ TEST_F(AttentionListFlag, RefusesWhatCannotBe) {
                              std::initializer_list<std::string> fragments) {
     refused(2, kFour + flags + " --out none", fragments);
   };
-  not_taken("--attention linear/sparse", {"--attention, item 2 of 2", "'sparse'"});
+  not_taken("--attention linear/linaer", {"--attention, item 2 of 2", "'linaer'"});
   not_taken("--attention linear//softmax", {"item 2 of 3"});
   not_taken("--attention a/b/c/d/e", {"item 1 of 5"});
   not_taken("--attention linear/softmax/linear/softmax/vq",

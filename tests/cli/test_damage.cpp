@@ -76,7 +76,7 @@ TEST_F(Damage, AModelOfAnotherArchitectureIsRefused) {
   config("ffn = 32", "ffn = 33", {"[32,16]", "[33,16]"});
   config("bias = true", "bias = false", {"m.safetensors", "tensors"});
   config("heads = 2", "heads = 3", {"m.safetensors", "--heads 3"});
-  config("attention = \"linear\"", "attention = \"sparse\"", {"m.safetensors", "sparse"});
+  config("attention = \"linear\"", "attention = \"linaer\"", {"m.safetensors", "linaer"});
   config("length = 16", "length = 8", {"m.safetensors", "[16,16]", "[8,16]"});
   config("dim = 16", "dimm = 16", {"m.safetensors", "dimm"});
   config("dim = 16", "dim = 4611686018427387904", {"m.safetensors", "4611686018427387904"});

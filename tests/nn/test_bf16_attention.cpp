@@ -67,7 +67,7 @@ double apart(const std::vector<double>& found, const std::vector<double>& expect
 
 std::vector<AttentionOptions> rounded_attentions() {
   std::vector<AttentionOptions> all;
-  for (const AttentionEntry& entry : attentions())
+  for (const AttentionEntry& entry : causal_attentions())
     for (AttentionOptions variant : entry.variant_options()) {
       variant.heads = 2;
       variant.key_size = variant.value_size = 64;
