@@ -20,21 +20,26 @@ Tensor restored(const Tensor& saved, int64_t first, int64_t count, DType dtype) 
 
 void add_to(Tensor& sum, const Tensor& x) { sum = sum.defined() ? ops::add(sum, x) : x; }
 
-// The tensors of a norm or of a linear layer, undefined where it has none, and in a backward pass
-// the gradients of its parameters, summed over blocks of rows.
+// The tensors of a norm or of a linear layer, undefined where it has none.
 struct Layer {
-  Layer() = default;
   Layer(const LinearVars& vars)  // NOLINT: implicit
       : weight(vars.weight.value_or_none()), bias(vars.bias.value_or_none()), panels(vars.panels) {}
+  Tensor weight, bias, panels;
+};
+
+// A layer in one pass over blocks of rows: its weight as one thread's products pack it, and in a
+// backward pass the gradients of its parameters, summed over blocks.
+struct LayerPass {
   // `part` may lose its own.
-  void add_gradients(const Layer& part) {
+  void add_gradients(const LayerPass& part) {
     for (const auto& [sum, x] : {std::pair(&dweight, part.dweight), {&dbias, part.dbias}}) {
       if (sum->defined() && x.defined()) ops::accumulate(x, *sum);
       if (!sum->defined()) *sum = x;
     }
   }
-  Tensor weight, bias, panels, dweight, dbias;
-  PackedWeight* packed = nullptr;  // the weight as one thread's products of one pass pack it
+  const Layer* of = nullptr;
+  PackedWeight* packed = nullptr;
+  Tensor dweight{}, dbias{};
 };
 
 // R rows, in blocks of which `widest` columns fit in cache, for a pass of an op in one direction. All
@@ -45,36 +50,35 @@ struct Layer {
 template <size_t n>
 class RowBlocks {
  public:
-  using Layers = std::array<Layer, n>;
-  RowBlocks(int64_t R, int64_t widest, const Layers& layers)
+  RowBlocks(int64_t R, int64_t widest, const std::array<Layer, n>& layers)
       : rows_(R),
         block_(std::max<int64_t>(64, context().sizes.block / std::max<int64_t>(widest, 1))),
         layers_(layers),
         groups_(Schedule::of_sums(max_groups(R * widest, layers))),
         packed_(static_cast<size_t>(groups_.threads())) {}
 
-  // body(first, count, layers) for all blocks. Returns the layers with the sums of the gradients that
-  // bodies add to theirs.
+  // body(first, count, passes of the layers) for all blocks. Returns the passes with the sums of the
+  // gradients that bodies add to theirs.
   template <typename Body>
-  Layers each(const Body& body) {
-    std::vector<Layers> parts(static_cast<size_t>(groups_.pieces()), layers_);
+  std::array<LayerPass, n> each(const Body& body) {
+    std::vector<std::array<LayerPass, n>> parts(static_cast<size_t>(groups_.pieces()));
     groups_.each([&](int64_t group, int thread) {
-      Layers& own = parts[static_cast<size_t>(group)];
-      for (size_t i = 0; i < n; ++i) own[i].packed = &packed_[static_cast<size_t>(thread)][i];
+      std::array<LayerPass, n>& own = parts[static_cast<size_t>(group)];
+      for (size_t i = 0; i < n; ++i)
+        own[i] = {&layers_[i], &packed_[static_cast<size_t>(thread)][i]};
       const int64_t end = first_of(group + 1);
       for (int64_t first = first_of(group); first < end; first += block_)
         body(first, std::min(block_, end - first), own);
     });
-    Layers all = std::move(parts[0]);
     for (size_t group = 1; group < parts.size(); ++group) {
-      for (size_t i = 0; i < n; ++i) all[i].add_gradients(parts[group][i]);
+      for (size_t i = 0; i < n; ++i) parts[0][i].add_gradients(parts[group][i]);
       parts[group] = {};
     }
-    return all;
+    return std::move(parts[0]);
   }
 
  private:
-  static int64_t max_groups(int64_t elements, const Layers& layers) {
+  static int64_t max_groups(int64_t elements, const std::array<Layer, n>& layers) {
     constexpr int64_t kMax = 16;
     int64_t size = 1, groups = 1;
     for (const Layer& layer : layers)
@@ -88,7 +92,7 @@ class RowBlocks {
   }
 
   int64_t rows_, block_;
-  const Layers& layers_;
+  const std::array<Layer, n>& layers_;
   Schedule groups_;
   std::vector<std::array<PackedWeight, n>> packed_;  // by thread
 };
@@ -102,15 +106,15 @@ std::vector<Var> inputs_of(const Var& x, std::initializer_list<LinearVars> layer
   return inputs;
 }
 template <size_t n>
-Gradients gradients_of(const Tensor& dx, const std::array<Layer, n>& layers) {
+Gradients gradients_of(const Tensor& dx, const std::array<LayerPass, n>& layers) {
   Gradients gradients(dx);
   const auto push = [&](const Tensor& grad, const Tensor& x) {
     if (x.defined())
       gradients.emplace_back(grad.defined() ? grad : Tensor::zeros(x.shape(), x.dtype()));
   };
-  for (const Layer& layer : layers) {
-    push(layer.dweight, layer.weight);
-    push(layer.dbias, layer.bias);
+  for (const LayerPass& layer : layers) {
+    push(layer.dweight, layer.of->weight);
+    push(layer.dbias, layer.of->bias);
   }
   return gradients;
 }
@@ -122,28 +126,29 @@ Tensor flat_residual(const char* op, const Var& residual, const Shape& shape) {
   return flat(residual.value());
 }
 
-// y = r + f(n(x) W^T + b), f gelu or the identity, n a norm or the identity; r may be undefined. u,
-// unless undefined, stores the input of gelu.
-void apply_linear(const Tensor& x, const Layer& n, const Layer& linear, const Tensor& y,
+// y = r + f(n(x) W^T + b), f gelu or the identity, n a norm or, null, the identity; r may be undefined.
+// u, unless undefined, stores the input of gelu.
+void apply_linear(const Tensor& x, const LayerPass* n, const LayerPass& linear, const Tensor& y,
                   bool gelu = false, const Tensor& r = {}, const Tensor& u = {}) {
-  if (!linear.panels.defined())
-    return ops::linear_into(x, {n.weight, n.bias}, {linear.weight, linear.bias, linear.packed},
-                            gelu, r, y, u);
-  const Tensor from = n.weight.defined() ? ops::layer_norm(x, n.weight, n.bias).y : x;
-  ops::panel_matmul_into(from, linear.panels, linear.bias, y);
+  const Layer& w = *linear.of;
+  const ops::Norm norm = n == nullptr ? ops::Norm{} : ops::Norm{n->of->weight, n->of->bias};
+  if (!w.panels.defined())
+    return ops::linear_into(x, norm, {w.weight, w.bias, linear.packed}, gelu, r, y, u);
+  const Tensor from = norm.weight.defined() ? ops::layer_norm(x, norm.weight, norm.bias).y : x;
+  ops::panel_matmul_into(from, w.panels, w.bias, y);
   if (gelu) ops::pointwise_into(Pointwise::gelu, y, y);
   if (r.defined()) ops::add_into(r, y, y);
 }
 
 // y = r + drop(x W^T + b) in the rows `first` and on of all_y, of which x has the inputs; all_r may
 // be undefined
-void apply_residual(const Tensor& all_r, const Tensor& x, const Layer& linear, const Dropout& drop,
-                    int64_t first, const Tensor& all_y) {
+void apply_residual(const Tensor& all_r, const Tensor& x, const LayerPass& linear,
+                    const Dropout& drop, int64_t first, const Tensor& all_y) {
   const Tensor y = all_y.rows(first, x.size(0)),
                r = all_r.defined() ? all_r.rows(first, x.size(0)) : all_r;
-  if (drop.rate == 0) return apply_linear(x, {}, linear, y, false, r);
+  if (drop.rate == 0) return apply_linear(x, nullptr, linear, y, false, r);
   const Tensor branch = r.defined() ? Tensor(y.shape(), y.dtype()) : y;
-  apply_linear(x, {}, linear, branch);
+  apply_linear(x, nullptr, linear, branch);
   ops::dropout_into(branch, drop.rate, drop.stream_id, first * y.size(1), branch);
   if (r.defined()) ops::add_into(r, branch, y);
 }
@@ -158,30 +163,32 @@ Tensor dropped(const Tensor& dy, const Dropout& drop, int64_t first, int64_t cou
 }
 
 // dW += dy^T x, db += sum_r dy_r
-void add_linear_gradients(const Tensor& x, const Tensor& dy, Layer& linear) {
+void add_linear_gradients(const Tensor& x, const Tensor& dy, LayerPass& linear) {
   const bool first = !linear.dweight.defined();
-  if (first) linear.dweight = Tensor(linear.weight.shape(), x.dtype());
+  if (first) linear.dweight = Tensor(linear.of->weight.shape(), x.dtype());
   ops::matmul_into(dy, x, true, false, linear.dweight, first ? 0 : 1);
-  if (linear.bias.defined()) add_to(linear.dbias, ops::sum_rows(dy, linear.bias.shape()));
+  const Tensor& bias = linear.of->bias;
+  if (bias.defined()) add_to(linear.dbias, ops::sum_rows(dy, bias.shape()));
 }
 
 // dx = dy W, written to `given` if that is defined.
-Tensor input_gradient(const Tensor& dy, const Layer& linear, const Tensor& given = {}) {
-  const Tensor dx =
-      given.defined() ? given : Tensor({dy.size(0), linear.weight.size(1)}, dy.dtype());
-  ops::matmul_into(dy, linear.weight, false, false, dx, 0, linear.packed);
+Tensor input_gradient(const Tensor& dy, const LayerPass& linear, const Tensor& given = {}) {
+  const Tensor& weight = linear.of->weight;
+  const Tensor dx = given.defined() ? given : Tensor({dy.size(0), weight.size(1)}, dy.dtype());
+  ops::matmul_into(dy, weight, false, false, dx, 0, linear.packed);
   return dx;
 }
 
 // dx of y = linear(norm(x)); adds to the gradients of both.
-void norm_linear_backward(const Tensor& x, const Tensor& dy, Layer& norm, Layer& linear,
+void norm_linear_backward(const Tensor& x, const Tensor& dy, LayerPass& norm, LayerPass& linear,
                           const Tensor& dx) {
-  const ops::LayerNorm normed = ops::layer_norm(x, norm.weight, norm.bias);
+  const Layer& n = *norm.of;
+  const ops::LayerNorm normed = ops::layer_norm(x, n.weight, n.bias);
   add_linear_gradients(normed.y, dy, linear);
-  const ops::LayerNormGradient d = ops::layer_norm_backward(x, norm.weight, norm.bias.defined(),
-                                                            normed, input_gradient(dy, linear), dx);
+  const ops::LayerNormGradient d = ops::layer_norm_backward(x, n.weight, n.bias.defined(), normed,
+                                                            input_gradient(dy, linear), dx);
   add_to(norm.dweight, d.dweight);
-  if (norm.bias.defined()) add_to(norm.dbias, d.dbias);
+  if (n.bias.defined()) add_to(norm.dbias, d.dbias);
 }
 
 }  // namespace
@@ -194,7 +201,7 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
   const int64_t R = rows.size(0), out = layers[1].weight.size(0);
   const Tensor y(x.shape().with(-1, out), rows.dtype()), y_rows = flat(y);
   RowBlocks(R, out, layers).each([&](int64_t first, int64_t count, const auto& own) {
-    apply_linear(rows.rows(first, count), own[0], own[1], y_rows.rows(first, count));
+    apply_linear(rows.rows(first, count), &own[0], own[1], y_rows.rows(first, count));
   });
   return Var::from_op(
       "norm_linear", y, inputs_of(x, {norm, linear}),
@@ -301,7 +308,7 @@ Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, co
                                     u = saves ? Tensor({R, wide}, saved_dtype(dtype)) : Tensor();
   RowBlocks(R, wide, layers).each([&](int64_t first, int64_t count, const auto& own) {
     const Tensor h({count, wide}, dtype), to_save = saves ? u.rows(first, count) : u;
-    apply_linear(rows.rows(first, count), own[0], own[1], h, true, {}, to_save);
+    apply_linear(rows.rows(first, count), &own[0], own[1], h, true, {}, to_save);
     apply_residual(r, h, own[2], drop, first, y_rows);
   });
   return Var::from_op("add_feed_forward", y, inputs,
