@@ -10,20 +10,33 @@
 
 namespace linea {
 
-// The gates of an attention, which a projection of the layer's input gives.
-struct GateSpec {
-  std::string name = "gate";  // in the files of `linea attend`
-  int64_t size = 0;           // numbers of a head and position; 0: none
-  int64_t rank = 0;           // of the projection, dim -> rank -> H size; 0: dim -> H size
-  // Initial biases, before the logistic function, [H,size] row by row; empty: 0.
-  std::vector<double> initial_bias{};
+// A part of the gates as values, [B,H,N,size], from min to max.
+struct GateValue {
+  std::string name;  // in the files of `linea attend`
+  int64_t size;
+  double min, max;
 };
 
-// How gates are given: g in [0,1], or x with g = 1 / (1 + exp(-x)), whose logs near 0 and 1 lose no
-// digits. Models give logits.
+// The gates of an attention, which a projection of the layer's input gives.
+struct GateSpec {
+  std::string name = "gate";
+  int64_t size = 0;  // numbers of a head and position; 0: none
+  int64_t rank = 0;  // of the projection, dim -> rank -> H size; 0: dim -> H size
+  // Initial biases, before the logistic function, [H,size] row by row; empty: 0.
+  std::vector<double> initial_bias{};
+  // The parts of the gates as values, in order; empty: `size` numbers from 0 to 1, one for a logit.
+  std::vector<GateValue> values{};
+
+  std::vector<GateValue> parts() const {
+    return values.empty() && size > 0 ? std::vector<GateValue>{{name, size, 0, 1}} : values;
+  }
+};
+
+// How gates are given: as values, or as what the layer projects, logits. A value g in [0,1] has the
+// logit x with g = 1 / (1 + exp(-x)), whose logs near 0 and 1 lose no digits. Models give logits.
 enum class GateForm : uint8_t { value, logit };
 
-// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N,GateSpec::size].
+// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N,GateSpec::size], as values [B,H,N, sum of their sizes].
 // Attentions with AttentionTraits::packed_qkv also take qkv [B,N,3 H D], the result of one product,
 // in their place; y is [B,N,H D] then, and no head is copied.
 struct AttentionInputs {
@@ -38,7 +51,22 @@ struct AttentionInputs {
 struct RuleGates {
   Var log_decay{};   // <= 0: what the state before a position is multiplied by, as its log
   Var log_weight{};  // of the position's key, where values are summed
-  Var beta{};        // the share of the difference that is written, where they are corrected
+  // The share of the difference that is written, where values are corrected; the weight of what is
+  // written, where y has no denominator.
+  Var beta{};
+};
+
+// What the features of q and k are divided by, where y has no denominator: the sum of the row, its
+// Euclidean length, or nothing.
+enum class KeyNorm : uint8_t { sum, unit, none };
+
+// A rule without denominator.
+struct DeltaKind {
+  KeyNorm norm = KeyNorm::sum;
+  bool corrects = true;  // what the state has for a key is subtracted from its new value
+  // The gradients of log decays are summed by segments, each from the exact sum at its end. One sum over
+  // a long sequence drifts by rounding, which the gradient of a parameter of all positions shows.
+  bool sums_by_segment = false;
 };
 
 struct AttentionMask {

@@ -1,5 +1,6 @@
 #include "autograd/delta_attention.h"
 
+#include <cmath>
 #include <tuple>
 
 #include "autograd/ops.h"
@@ -8,44 +9,69 @@
 namespace linea {
 namespace {
 
-// The features of one side of a segment divided by their sums, with what their backward needs.
-struct UnitFeatures {
-  Tensor x;  // [BH,S,D]
-  Side side;
-  HeadRange heads;
-  Features features;
-  Tensor rows, sums;  // [BH,S,F]; sums of values only
+// Rows divided by their sums (those of logs: a softmax) or Euclidean lengths, times `length`.
+struct NormedRows {
+  Tensor rows, saved;  // sums, or scales
 };
 
-UnitFeatures unit_features(const FeatureMap& map, const Tensor& x, Side side,
-                           const HeadRange& heads) {
-  UnitFeatures result{x, side, heads, map.forward(x, side, heads), {}, {}};
-  if (map.kind() == FeatureKind::logs)
-    result.rows = ops::softmax(result.features.rows);
-  else
-    std::tie(result.rows, result.sums) = ops::normalize(result.features.rows);
+NormedRows norm_rows(KeyNorm norm, FeatureKind kind, const Tensor& x, double length) {
+  NormedRows result;
+  if (norm == KeyNorm::none) {
+    result.rows = length == 1 ? x : ops::scale(x, length);
+  } else if (norm == KeyNorm::unit) {
+    std::tie(result.rows, result.saved) = ops::unit_rows(x, length);
+  } else if (kind == FeatureKind::logs) {
+    result.rows = ops::softmax(x);
+  } else {
+    std::tie(result.rows, result.saved) = ops::normalize(x);
+  }
   return result;
 }
 
-Tensor unit_features_backward(const FeatureMap& map, const UnitFeatures& saved, const Tensor& drows,
-                              const std::vector<Tensor>& gradients) {
+Tensor norm_rows_backward(KeyNorm norm, FeatureKind kind, const NormedRows& of, const Tensor& drows,
+                          double length) {
+  if (norm == KeyNorm::none) return length == 1 ? drows : ops::scale(drows, length);
+  if (norm == KeyNorm::unit) return ops::unit_rows_backward(of.rows, of.saved, drows, length);
+  return kind == FeatureKind::logs ? ops::softmax_backward(of.rows, drows)
+                                   : ops::normalize_backward(of.rows, of.saved, drows);
+}
+
+// The features of one side of a segment as the rule reads them, with what their backward needs.
+struct NormedFeatures {
+  Tensor x;  // [BH,S,D]
+  Side side;
+  HeadRange heads;
+  double length;
+  Features features;
+  NormedRows normed;  // [BH,S,F]
+};
+
+NormedFeatures normed_features(const FeatureMap& map, KeyNorm norm, const Tensor& x, Side side,
+                               const HeadRange& heads) {
+  const double length = side == Side::query ? query_scale(norm, x.size(-1)) : 1;
+  NormedFeatures result{x, side, heads, length, map.forward(x, side, heads), {}};
+  result.normed = norm_rows(norm, map.kind(), result.features.rows, length);
+  return result;
+}
+
+Tensor normed_features_backward(const FeatureMap& map, KeyNorm norm, const NormedFeatures& saved,
+                                const Tensor& drows, const std::vector<Tensor>& gradients) {
   Features gradient;
-  gradient.rows = map.kind() == FeatureKind::logs
-                      ? ops::softmax_backward(saved.rows, drows)
-                      : ops::normalize_backward(saved.rows, saved.sums, drows);
+  gradient.rows = norm_rows_backward(norm, map.kind(), saved.normed, drows, saved.length);
   return map.backward(saved.x, saved.features, gradient, saved.side, saved.heads, gradients);
 }
 
 // beta and log a [B,H,N], or their gradients: in the place of that of log a, the gradient of its
-// sums L_i up to a position. log_decay is undefined where the state does not decay.
+// sums L_i up to a position, except with DeltaKind::sums_by_segment. beta is undefined where it is 1, log_decay where the state does not decay.
 struct GateTensors {
   static GateTensors of(const RuleGates& gates) {
-    require(gates.beta.defined(), "the delta rule needs a beta of each position");
-    return {gates.beta.value(), gates.log_decay.value_or_none()};
+    return {gates.beta.value_or_none(), gates.log_decay.value_or_none()};
   }
   GateTensors like() const {  // to be written
-    const auto new_tensor = [](const Tensor& x) { return Tensor(x.shape(), x.dtype()); };
-    return {new_tensor(beta), log_decay.defined() ? new_tensor(log_decay) : Tensor()};
+    const auto new_tensor = [](const Tensor& x) {
+      return x.defined() ? Tensor(x.shape(), x.dtype()) : Tensor();
+    };
+    return {new_tensor(beta), new_tensor(log_decay)};
   }
   Tensor beta, log_decay;
 };
@@ -54,9 +80,9 @@ struct GateTensors {
 template <typename T>
 class DeltaPass {
  public:
-  DeltaPass(const FeatureMap& map, const Heads& in, const GateTensors& gates,
+  DeltaPass(const FeatureMap& map, const DeltaKind& kind, const Heads& in, const GateTensors& gates,
             const LinearAttentionOptions& options)
-      : map_(map), in_(in), gates_(gates), plan_(map, in.q, in.v, options) {}
+      : map_(map), kind_(kind), in_(in), gates_(gates), plan_(map, in.q, in.v, options) {}
 
   Tensor forward() const {
     const Tensor y = in_.new_output();
@@ -73,11 +99,14 @@ class DeltaPass {
                 const std::vector<Tensor>& parameters) const {
     plan_.each_tile([&](const Tile& tile) {
       const Tensor dstate = zero_state(tile);
+      const Tensor end = Tensor::zeros({tile.batch_heads, 1}, dstate.dtype());
       each_segment_back(
           plan_.segments(tile), zero_state(tile),
           [&](const Tile& segment, const Tensor& state) { pass(segment, state, Tensor()); },
           [&](const Tile& segment, const Tensor& state) {
             pass_back(segment, state, dstate, dy, grads, dgates, parameters);
+            if (kind_.sums_by_segment && dgates.log_decay.defined())
+              sum_back(segment, state, dstate, dgates.log_decay, end);
           });
     });
   }
@@ -88,48 +117,68 @@ class DeltaPass {
                          dtype_of(Accumulator<T>{}));
   }
 
-  UnitFeatures unit(const HeadTensor& x, Side side, const Tile& segment) const {
-    return unit_features(map_, plan_.gather(x, side, segment), side, plan_.head_range(segment));
+  NormedFeatures features(const HeadTensor& x, Side side, const Tile& segment) const {
+    return normed_features(map_, kind_.norm, plan_.gather(x, side, segment), side,
+                           plan_.head_range(segment));
   }
 
-  template <typename E = const T>
-  DeltaGates<E> of_segment(const GateTensors& gates, const Tile& segment) const {
-    DeltaGates<E> result{plan_.strided(gates.beta, 1, segment)};
-    if (gates.log_decay.defined()) result.log_decay = plan_.strided(gates.log_decay, 1, segment);
+  ChunkShape shape(const Tile& segment) const {
+    ChunkShape result = plan_.chunk_shape(segment);
+    result.corrects = kind_.corrects;
     return result;
+  }
+
+  Strided<T> gate(const Tensor& x, const Tile& segment) const {
+    return x.defined() ? plan_.strided(x, 1, segment) : Strided<T>{nullptr, 0};
+  }
+
+  DeltaInput<T> input(const Tensor& q, const Tensor& k, const Tile& segment) const {
+    return {pointer<T>(q), pointer<T>(k), plan_.strided(in_.v.data, plan_.values, segment),
+            gate(gates_.beta, segment), gate(gates_.log_decay, segment)};
   }
 
   // Takes `state` over the segment; reads it where y is there to be written.
   void pass(const Tile& segment, const Tensor& state, const Tensor& y) const {
-    const UnitFeatures k = unit(in_.k, Side::key, segment);
+    const Tensor k = features(in_.k, Side::key, segment).normed.rows;
     Tensor q;
     Strided<T> out{};
     if (y.defined()) {
-      q = unit(in_.q, Side::query, segment).rows;
+      q = features(in_.q, Side::query, segment).normed.rows;
       out = plan_.strided(y, plan_.values, segment);
     }
-    table_.delta_forward(context(), plan_.chunk_shape(segment), pointer<T>(q), pointer<T>(k.rows),
-                         plan_.strided(in_.v.data, plan_.values, segment),
-                         of_segment(gates_, segment), state.data<Accumulator<T>>(), out);
+    table_.delta_forward(context(), shape(segment), input(q, k, segment),
+                         state.data<Accumulator<T>>(), out);
   }
 
   void pass_back(const Tile& segment, const Tensor& state, const Tensor& dstate, const Tensor& dy,
                  const Heads& grads, const GateTensors& dgates,
                  const std::vector<Tensor>& parameters) const {
-    const UnitFeatures q = unit(in_.q, Side::query, segment), k = unit(in_.k, Side::key, segment);
-    const Tensor dq(q.rows.shape(), q.rows.dtype()), dk(k.rows.shape(), k.rows.dtype());
+    const NormedFeatures q = features(in_.q, Side::query, segment),
+                         k = features(in_.k, Side::key, segment);
+    const Tensor &rows_q = q.normed.rows, &rows_k = k.normed.rows,
+                 dq(rows_q.shape(), rows_q.dtype()), dk(rows_k.shape(), rows_k.dtype());
     const int64_t M = plan_.values;
-    table_.delta_backward(context(), plan_.chunk_shape(segment), pointer<T>(q.rows),
-                          pointer<T>(k.rows), plan_.strided(in_.v.data, M, segment),
-                          of_segment(gates_, segment), plan_.strided(dy, M, segment),
-                          state.data<Accumulator<T>>(), dstate.data<Accumulator<T>>(), dq.data<T>(),
-                          dk.data<T>(), plan_.strided(grads.v.data, M, segment),
-                          of_segment<T>(dgates, segment));
-    plan_.scatter(unit_features_backward(map_, q, dq, parameters), segment, grads.q);
-    plan_.scatter(unit_features_backward(map_, k, dk, parameters), segment, grads.k);
+    table_.delta_backward(context(), shape(segment), input(rows_q, rows_k, segment),
+                          plan_.strided(dy, M, segment), state.data<Accumulator<T>>(),
+                          dstate.data<Accumulator<T>>(),
+                          {dq.data<T>(), dk.data<T>(), plan_.strided(grads.v.data, M, segment),
+                           gate(dgates.beta, segment), gate(dgates.log_decay, segment)});
+    plan_.scatter(normed_features_backward(map_, kind_.norm, q, dq, parameters), segment, grads.q);
+    plan_.scatter(normed_features_backward(map_, kind_.norm, k, dk, parameters), segment, grads.k);
+  }
+
+  // From the gradients of the sums L_i to those of log a_t, sum_{i >= t} dL_i. The sum over all positions
+  // from a segment on is that of S o dS before it: they share a factor exp(L) with S alone.
+  void sum_back(const Tile& segment, const Tensor& state, const Tensor& dstate,
+                const Tensor& dlog_decay, const Tensor& end) const {
+    using A = Accumulator<T>;
+    const ChunkShape of = shape(segment);
+    table_.sum_back(context(), of, end.data<A>(), gate(dlog_decay, segment), 1);
+    table_.state_products(context(), of, state.data<A>(), dstate.data<A>(), end.data<A>(), 1);
   }
 
   const FeatureMap& map_;
+  DeltaKind kind_;
   Heads in_;
   GateTensors gates_;
   Plan<T> plan_;
@@ -138,49 +187,65 @@ class DeltaPass {
 
 }  // namespace
 
-Var delta_attention(const FeatureMapPtr& map, const AttentionInputs& in, const RuleGates& gates,
-                    const LinearAttentionOptions& options) {
+double query_scale(KeyNorm norm, int64_t key_size) {
+  return norm == KeyNorm::sum ? 1 : 1 / std::sqrt(static_cast<double>(key_size));
+}
+
+Var delta_attention(const FeatureMapPtr& map, const DeltaKind& kind, const AttentionInputs& in,
+                    const RuleGates& gates, const LinearAttentionOptions& options) {
   check_heads("delta_attention", in, options.valid, gates);
-  require(options.causal, "delta_attention: the delta rule is causal only");
+  require(options.causal, "delta_attention: a rule without denominator is causal only");
+  require(gates.beta.defined() || !kind.corrects, "the delta rule needs a beta of each position");
   const GateTensors values = GateTensors::of(gates);
-  const bool decays = gates.log_decay.defined();
+  const bool weighs = gates.beta.defined(), decays = gates.log_decay.defined();
   // Both passes compute from the saved inputs. The gradients of decays are sums that cancel
   // (linear_attention.cpp).
-  const Heads kept = decays ? Heads::of(in) : Heads::saved(in);
-  std::vector<Var> inputs = {in.q, in.k, in.v, gates.beta};
+  const Heads saved = decays ? Heads::of(in) : Heads::saved(in);
+  std::vector<Var> inputs = {in.q, in.k, in.v};
+  if (weighs) inputs.push_back(gates.beta);
   if (decays) inputs.push_back(gates.log_decay);
   return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
-    const Tensor y = DeltaPass<T>(*map, kept.as(in.v.dtype()), values, options).forward();
+    const Tensor y = DeltaPass<T>(*map, kind, saved.as(in.v.dtype()), values, options).forward();
     return from_feature_op(
         "delta_attention", y, inputs, *map,
         [=](const Tensor& dy, const std::vector<Tensor>& dparameters) -> Gradients {
-          const Heads given = kept.as(dy.dtype()), grads = given.new_gradients(dy.dtype());
+          const Heads given = saved.as(dy.dtype()), grads = given.new_gradients(dy.dtype());
           const GateTensors dgates = values.like();
-          DeltaPass<T>(*map, given, values, options).backward(dy, grads, dgates, dparameters);
-          Gradients all = {grads.q.data, grads.k.data, grads.v.data, dgates.beta};
-          if (decays) all.emplace_back(ops::reverse_cumsum(dgates.log_decay));
+          DeltaPass<T>(*map, kind, given, values, options).backward(dy, grads, dgates, dparameters);
+          Gradients all = {grads.q.data, grads.k.data, grads.v.data};
+          if (weighs) all.emplace_back(dgates.beta);
+          if (decays)
+            all.emplace_back(kind.sums_by_segment ? dgates.log_decay
+                                                  : ops::reverse_cumsum(dgates.log_decay));
           return all;
         });
   });
 }
 
-Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionInputs& in,
-                  const RuleGates& gates) {
+Tensor delta_step(const FeatureMap& map, const DeltaKind& kind, DeltaState& state,
+                  const AttentionInputs& in, const RuleGates& gates) {
   const int64_t H = state.state.size(1), F = state.state.size(2), M = in.v.size(-1),
                 P = state.state.size(0) * H;
   const GateTensors values = GateTensors::of(gates);
-  const auto features = [&](const Var& x, Side side) {
-    return unit_features(map, x.value().reshape({P, 1, x.size(-1)}), side, {0, H}).rows;
+  const auto rows = [&](const Var& x, Side side) {
+    return normed_features(map, kind.norm, x.value().reshape({P, 1, x.size(-1)}), side, {0, H})
+        .normed.rows;
   };
-  const Tensor v = in.v.value(), y(v.shape(), v.dtype()), q = features(in.q, Side::query),
-               k = features(in.k, Side::key);
+  const Tensor v = in.v.value(), y(v.shape(), v.dtype()), q = rows(in.q, Side::query),
+               k = rows(in.k, Side::key);
+  ChunkShape shape{P, 1, F, M, 1};
+  shape.corrects = kind.corrects;
   with_real(y.dtype(), "delta_step", [&](auto zero) {
     using T = decltype(zero);
-    kernels<T>(context().device)
-        .delta_step(context(), q.data<T>(), k.data<T>(), v.data<T>(), values.beta.data<T>(),
-                    pointer<T>(values.log_decay), state.state.data<Accumulator<T>>(), y.data<T>(),
-                    P, F, M);
+    const Kernels<T>& table = kernels<T>(context().device);
+    table.delta_step(context(), shape,
+                     {q.data<T>(),
+                      k.data<T>(),
+                      {v.data<T>(), M},
+                      {pointer<T>(values.beta), 1},
+                      {pointer<T>(values.log_decay), 1}},
+                     state.state.data<Accumulator<T>>(), y.data<T>());
   });
   return y;
 }

@@ -7,9 +7,12 @@
 // The gated delta rule (Yang 2025, "Gated delta networks") lets the state decay first: a_t S_{t-1} in
 // the place of S_{t-1}, a_t in (0,1).
 //
-// phi(k) and phi(q) are divided by the sum of their components (a sum of exactly 0 makes the row
-// 0), and there is no denominator. beta in (0,1) is the share of the difference that is written.
-// Causal by its nature.
+// Without correction (DeltaKind::corrects) values are added: S_t = a_t S_{t-1} + beta_t phi(k_t) v_t^T,
+// beta the weight of what is written, 1 where undefined.
+//
+// phi(k) and phi(q) are divided by the sum of their components or by their length, 0 where that is
+// exactly 0, or taken as they are; in the last two cases q is also multiplied by D^{-1/2}. There is no
+// denominator. Causal by its nature.
 //
 // The chunked form loops over tiles as linear attention does (autograd/linear_attention.h); inside
 // a chunk the recurrence is one triangular solve (tensor/cpu/delta.cpp). The backward needs the
@@ -28,11 +31,15 @@
 
 namespace linea {
 
+// What queries are multiplied by: 1, or D^{-1/2}.
+double query_scale(KeyNorm norm, int64_t key_size);
+
 // q, k [B,H,N,D], v [B,H,N,M], gates: beta and, where the state decays, log_decay -> y [B,H,N,M];
-// in.gate is not read. A weight that the map gives a whole key cancels in the division. Errors:
-// shapes or dtypes that do not go together, options.causal false.
-Var delta_attention(const FeatureMapPtr& map, const AttentionInputs& in, const RuleGates& gates,
-                    const LinearAttentionOptions& options);
+// in.gate is not read. A weight that the map gives a whole key is not read: it cancels in a division.
+// Errors: shapes or dtypes that do not go together, options.causal false, no beta where values are
+// corrected.
+Var delta_attention(const FeatureMapPtr& map, const DeltaKind& kind, const AttentionInputs& in,
+                    const RuleGates& gates, const LinearAttentionOptions& options);
 
 // The state of the recurrent form, S [B,H,F,M].
 class DeltaState final : public AttentionState {
@@ -42,7 +49,7 @@ class DeltaState final : public AttentionState {
   Tensor state;
 };
 // One position (N = 1) of all sequences -> y [B,H,1,M]; changes the state.
-Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionInputs& in,
-                  const RuleGates& gates);
+Tensor delta_step(const FeatureMap& map, const DeltaKind& kind, DeltaState& state,
+                  const AttentionInputs& in, const RuleGates& gates);
 
 }  // namespace linea

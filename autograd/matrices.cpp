@@ -44,6 +44,33 @@ Var select(const Var& x, int64_t index) {
 
 namespace {
 
+// y[:, to ..] = x[:, from ..], `count` columns of rows of x and y.
+void copy_columns(const Tensor& x, int64_t from, const Tensor& y, int64_t to, int64_t count) {
+  const int64_t width = x.size(-1), wide = y.size(-1), R = width == 0 ? 0 : x.numel() / width;
+  with_real(x.dtype(), "columns", [&](auto zero) {
+    using T = decltype(zero);
+    HeadRows<const T> source{x.data<T>() + from, width, 0, width, 1, 0};
+    HeadRows<T> target{y.data<T>() + to, wide, 0, wide, 1, 0};
+    kernels<T>(context().device).copy_rows(context(), source, target, R, 1, count);
+  });
+}
+
+}  // namespace
+
+// y = some columns of x;  dx = dy there, 0 elsewhere
+Var columns(const Var& x, int64_t first, int64_t count) {
+  if (count == x.size(-1)) return x;
+  const Tensor y(x.shape().with(-1, count), x.dtype());
+  copy_columns(x.value(), first, y, 0, count);
+  return Var::from_op("columns", y, {x}, [=, shape = x.shape()](const Tensor& dy) {
+    const Tensor dx = Tensor::zeros(shape, dy.dtype());
+    copy_columns(dy, 0, dx, first, count);
+    return dx;
+  });
+}
+
+namespace {
+
 // y = x with its axes in another order;  dx the other way
 Var permute(const char* op, const Var& x, const PermuteShape& there, const Shape& to,
             const PermuteShape& back) {

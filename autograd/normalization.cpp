@@ -36,6 +36,14 @@ Var normalize(const Var& x) {
   });
 }
 
+// y = length x / |x|;  dx = (dy - y (dy . y) / length^2) length / |x|
+Var unit_rows(const Var& x, double length) {
+  const auto [y, scales] = ops::unit_rows(x.value(), length);
+  return Var::from_op("unit_rows", y, {x}, [y = y, scales = scales, length](const Tensor& dy) {
+    return ops::unit_rows_backward(y, scales, dy, length);
+  });
+}
+
 // y = x on and below the diagonal, `value` above;  dx = dy there, 0 above
 Var mask_causal(const Var& x, double value) {
   return Var::from_op("mask_causal", ops::mask_causal(x.value(), value), {x},

@@ -7,7 +7,7 @@ namespace linea {
 
 const std::vector<RulePtr>& rules() {
   static const std::vector<RulePtr> all = {sum_rule(), gated_rule(), delta_rule(),
-                                           gated_delta_rule()};
+                                           gated_delta_rule(), decay_rule()};
   return all;
 }
 

@@ -6,8 +6,8 @@
 //   quadratic           the definition, with gradients: all weights of a sequence at once
 //   recurrent, chunked  the formulas as they are written, in f64
 //
-// There are two kinds: rules that sum, and rules that correct. A rule of a kind says what it makes of
-// its gates, and has all forms. Adding one: docs/add-a-rule.md.
+// There are two kinds: rules whose sums have denominators, and rules without, which may correct. A rule
+// of a kind says what it makes of its gates, and has all forms. Adding one: docs/add-a-rule.md.
 #pragma once
 
 #include <functional>
@@ -31,6 +31,7 @@ struct RuleSpec {
   bool decay_gate = false;
   // AttentionTraits (nn/attention.h)
   bool causal_only = false, packed_qkv = false, bf16_inputs = false, heads_differ = false;
+  DeltaKind kind{};  // of rules without denominator
   // What all forms make of in.gate, with gradients; empty: no gates.
   std::function<RuleGates(const AttentionInputs& in, const Tensor& valid)> gates{};
 };
@@ -50,6 +51,8 @@ class UpdateRule {
   virtual Tensor step(const FeatureMap& map, AttentionState& state,
                       const AttentionInputs& in) const = 0;
   virtual AttentionFlops flops(int64_t features, int64_t values) const = 0;
+  // Whether y is divided by the sum of its weights.
+  virtual bool has_denominators() const = 0;
 
   // What the definitions take. Error: a mask that is not causal, where the rule is causal only.
   virtual naive::Inputs inputs(const FeatureMapPtr& map, const AttentionInputs& in,
@@ -71,8 +74,8 @@ class UpdateRule {
 
 using RulePtr = std::shared_ptr<const UpdateRule>;
 
-// The kinds of rules, by their gates: autograd/rules/sum.cpp takes log_decay and log_weight, delta.cpp
-// beta and log_decay.
+// The kinds of rules, by their gates: autograd/rules/sum.cpp takes log_decay and log_weight, delta.cpp,
+// without denominator, beta and log_decay.
 RulePtr make_sum_rule(RuleSpec spec);
 RulePtr make_delta_rule(RuleSpec spec);
 
@@ -81,9 +84,25 @@ RulePtr sum_rule();
 RulePtr gated_rule();
 RulePtr delta_rule();
 RulePtr gated_delta_rule();
+RulePtr decay_rule();
 const std::vector<RulePtr>& rules();
 std::vector<std::string> rule_names();
 RulePtr find_rule(const std::string& name);
+
+// How the state decays at a position: not, by a number of the head, by a constant of the head, or by a
+// number of each feature.
+enum class Decay : uint8_t { none, head, fixed, channel };
+struct DecayGates {
+  Decay decay = Decay::none;
+  int64_t features = 1;   // of a channel decay
+  double beta_range = 1;  // beta is from 0 to this
+  Var log_rate{};         // [H], log A; undefined: A = 1/16
+};
+// A rule without denominator with the gates of autograd/rules/decay.cpp in place of its own.
+RuleSpec with_decay_gates(RuleSpec spec, const DecayGates& of);
+// log a = -A softplus(s u) of u [B,H,...], A = rate exp(log_rate) of the head, log_rate [H] or
+// undefined, s 1 or, where `negated`, -1.
+Var log_decays(const Var& u, const Var& log_rate, double rate, bool negated);
 
 // A gate g of each position and head, [B,H,N]. All functions are 0 in the padding.
 struct Gate {

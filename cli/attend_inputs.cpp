@@ -112,24 +112,72 @@ void InputFile::check_dtype(const SafetensorsEntry& entry) {
          entry.name, entry.dtype, first_, dtype_);
 }
 
-Inputs read_inputs(InputFile& file, const GateSpec& gate, const Options& options) {
+Tensor InputFile::read_indices(const std::string& name) {
+  const SafetensorsEntry& entry = file_.entry(name);
+  if (entry.dtype != "I32")
+    fail(ErrorKind::input, "{}: {} is {}; it must be I32", path_, name, entry.dtype);
+  used_.insert(name);
+  return file_.read(name);
+}
+
+namespace {
+
+std::string range_text(const GateValue& part) {
+  if (std::isinf(part.min)) return fmt::format("at most {:g}", part.max);
+  return std::isinf(part.max) ? fmt::format("at least {:g}", part.min)
+                              : fmt::format("from {:g} to {:g}", part.min, part.max);
+}
+
+// The parts of the gates of an attention, next to each other.
+Tensor read_gates(InputFile& file, const GateSpec& gate, const Axes& positions,
+                  const std::string& why) {
+  std::vector<std::vector<double>> columns;
+  int64_t width = 0;
+  DType dtype = DType::f32;
+  Shape shape;
+  for (const GateValue& part : gate.parts()) {
+    Axes axes = positions;
+    if (part.size > 1) axes.push_back({"G", part.size});
+    const Tensor x = file.read(part.name, axes, why);
+    file.refuse(
+        part.name, x, [&](auto g) { return g >= part.min && g <= part.max; },
+        ("it must be " + range_text(part)).c_str());
+    if (gate.parts().size() == 1) return x.reshape({x.size(0), x.size(1), x.size(2), part.size});
+    columns.push_back(x.to_doubles());
+    width += part.size;
+    dtype = x.dtype();
+    shape = {x.size(0), x.size(1), x.size(2), width};
+  }
+  std::vector<double> all;
+  for (int64_t row = 0; width > 0 && row < shape.numel() / width; ++row)
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const auto count = gate.parts()[i].size;
+      const auto from = columns[i].begin() + row * count;
+      all.insert(all.end(), from, from + count);
+    }
+  return Tensor::from(all, shape, dtype);
+}
+
+}  // namespace
+
+Inputs read_inputs(InputFile& file, const GateSpec& gate, bool decides, const Options& options) {
   Inputs in;
   in.q = file.read("q", {{"B"}, {"H"}, {"N"}, {"D"}});
   const Axis B{"B", in.q.size(0)}, H{"H", in.q.size(1)}, N{"N", in.q.size(2)}, D{"D", in.q.size(3)};
   const std::string why = fmt::format("with q {} ", in.q.shape().str());
   in.k = file.read("k", {B, H, N, D}, why);
   in.v = file.read("v", {B, H, N, {"M"}}, why);
-  if (gate.size > 0) {
-    Axes axes = {B, H, N};
-    if (gate.size > 1) axes.push_back({"G", gate.size});
-    in.gate = file.read(gate.name, axes, why);
-    file.refuse(
-        gate.name, in.gate, [](auto g) { return g >= 0 && g <= 1; }, "it must be from 0 to 1");
-    in.gate = in.gate.reshape({B.size, H.size, N.size, gate.size});
-  }
+  if (gate.size > 0) in.gate = read_gates(file, gate, {B, H, N}, why);
   for (const InputTensor& input : find_attention(options.attention.name).tensors)
     if (input.required || file.has(input.name))
       in.tensors.push_back({input.name, read_declared(file, input, H, D, why, options)});
+  for (size_t n = 0; decides && file.has(decision_name(n)); ++n)
+    in.decisions.push_back(file.read_indices(decision_name(n)));
+  require(
+      in.decisions.empty() || options.form != "recurrent",
+      "{} holds decisions, and --form recurrent makes its own: use --form chunked or quadratic, "
+      "or leave them out",
+      options.in);
   if (file.has("dy")) {
     in.dy = file.read("dy", {B, H, N, {"M", in.v.size(3)}},
                       fmt::format("with q {} and v {} ", in.q.shape().str(), in.v.shape().str()));

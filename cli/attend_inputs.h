@@ -61,6 +61,9 @@ class InputFile {
   // `why` goes before the shape that is asked for: "with q [2,3,17,5] ".
   Tensor read(const std::string& name, const Axes& axes, const std::string& why = "");
 
+  // A tensor of indices, of any shape.
+  Tensor read_indices(const std::string& name);
+
   template <typename Good>
   void refuse(const std::string& name, const Tensor& x, const Good& good, const char* rule) const {
     if (const auto bad = first_unlike(x, good))
@@ -80,6 +83,6 @@ class InputFile {
 };
 
 // Those of an attention with this gate, and of the others what is in the file.
-Inputs read_inputs(InputFile& file, const GateSpec& gate, const Options& options);
+Inputs read_inputs(InputFile& file, const GateSpec& gate, bool decides, const Options& options);
 
 }  // namespace linea::attend

@@ -38,10 +38,28 @@ void print_field(const std::string& name, const std::string& text) {
   print_wrapped(fmt::format("{:<{}}{}", name, kIndent, text), kIndent);
 }
 
+// What is true of an attention by its defaults, of 1024 positions of an image of 32 x 32.
+AttentionTraits traits_of(const AttentionEntry& entry) {
+  AttentionOptions options{entry.name};
+  options.length = 1024;
+  options.image_width = 32;
+  options.image_channels = 1;
+  return make_smallest(options)->traits();
+}
+
 // Its settings as flags with their defaults, and the variants that `linea verify` checks.
 void show_attention(const AttentionEntry& entry) {
+  const AttentionTraits traits = traits_of(entry);
   print_field("attention", entry.name + ": " + entry.summary);
   print_field("", "source: " + entry.source);
+  if (!traits.details.empty()) print_field("", traits.details + " (of 32 x 32 positions)");
+  if (!traits.not_causal.empty()) print_field("", "not causal: " + traits.not_causal);
+  if (traits.not_causal.empty())
+    print_field("", traits.state_growth == 0
+                        ? "state: of fixed size"
+                        : fmt::format("state: grows by {:.3g} keys and values a "
+                                      "position",
+                                      traits.state_growth / 2));
   for (const Setting& setting : entry.settings) {
     std::string line = fmt::format("            --{} {:<10}  ", flag_name(setting.key),
                                    to_string(setting.initial));
@@ -59,6 +77,24 @@ void show_attention(const AttentionEntry& entry) {
   print_field("", fmt::format("verified: {}", fmt::join(labels, "; ")));
 }
 
+Json mechanisms() {
+  Json all = Json::array();
+  for (const AttentionEntry& entry : attentions()) {
+    const AttentionTraits traits = traits_of(entry);
+    Json settings = Json::object();
+    for (const Setting& setting : entry.settings)
+      std::visit([&](const auto& value) { settings[setting.key] = value; }, setting.initial);
+    all.push_back({{"name", entry.name},
+                   {"summary", entry.summary},
+                   {"source", entry.source},
+                   {"settings", settings},
+                   {"causal", traits.not_causal.empty()},
+                   {"state_growth", traits.state_growth},
+                   {"details", traits.details}});
+  }
+  return all;
+}
+
 void show_build(bool json) {
   const BlasInfo blas = blas_info();
   const std::vector<std::string> devices = cuda_devices();
@@ -72,6 +108,7 @@ void show_build(bool json) {
                             {"bf16", bf16},
                             {"cuda_devices", devices},
                             {"attentions", attention_names()},
+                            {"mechanisms", mechanisms()},
                             {"presets", preset_names()}});
   print_wrapped("linea " + version(), kIndent);
   print_field("BLAS", fmt::format("{}; kernels {}; {}; {}", blas.version, blas.kernel, blas.flavor,

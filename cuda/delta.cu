@@ -282,27 +282,26 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 }  // namespace
 
-// Without q the segment only updates the state.
 template <typename T>
-void delta_forward(Context& ctx, const ChunkShape& given, const T* q, const T* k,
-                   Strided<const T> v, const DeltaGates<const T>& gates, Accumulator<T>* state,
-                   Strided<T> y) {
+void delta_forward(Context& ctx, const ChunkShape& given, const DeltaInput<T>& inputs,
+                   Accumulator<T>* state, Strided<T> y) {
+  if (!given.corrects) refuse_kernel("decay");
   const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
   const int64_t F = shape.features, M = shape.values;
   if (F == 0 || M == 0 || shape.batch_heads == 0) return;
-  const DecaySums<T> sums(ctx, shape, gates.log_decay);
+  const DecaySums<T> sums(ctx, shape, inputs.log_decay);
   launch_large<A>(ctx, write_chunks<T>, dim3(blocks(shape.batch_heads), blocks(tiles_of(M))), shape,
-                  chunk_count(shape), Inputs<T>{q, k, v, gates.beta, sums.data()},
+                  chunk_count(shape), Inputs<T>(inputs, sums.data()),
                   Kept<A>{state, F * M, 0, nullptr}, y);
 }
 
 // Recomputes the states of the segment, one before each chunk.
 template <typename T>
-void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* k,
-                    Strided<const T> v, const DeltaGates<const T>& gates, Strided<const T> dy,
-                    const Accumulator<T>* state, Accumulator<T>* dstate, T* dq, T* dk,
-                    Strided<T> dv, const DeltaGates<T>& dgates) {
+void delta_backward(Context& ctx, const ChunkShape& given, const DeltaInput<T>& inputs,
+                    Strided<const T> dy, const Accumulator<T>* state, Accumulator<T>* dstate,
+                    const DeltaGradients<T>& d) {
+  if (!given.corrects) refuse_kernel("decay");
   const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
   const int64_t BH = shape.batch_heads, F = shape.features, M = shape.values,
@@ -310,8 +309,8 @@ void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* 
   if (F == 0 || M == 0 || BH == 0 || chunks == 0) return;
   const int64_t states = BH * chunks * F * M, rows = BH * shape.length * M;
   const Workspace<A> before(ctx, states), left(ctx, states), missed(ctx, rows), dE(ctx, rows);
-  const DecaySums<T> sums(ctx, shape, gates.log_decay);
-  const Inputs<T> in{q, k, v, gates.beta, sums.data()};
+  const DecaySums<T> sums(ctx, shape, inputs.log_decay);
+  const Inputs<T> in(inputs, sums.data());
   const dim3 columns(blocks(BH), blocks(tiles_of(M)));
   A* const first = before.data();
   for_each(ctx, BH * F * M, [=] __device__(int64_t i) {
@@ -320,11 +319,11 @@ void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* 
   launch_large<A>(ctx, write_chunks<T>, columns, shape, chunks, in,
                   Kept<A>{first, chunks * F * M, F * M, missed.data()}, Strided<T>{nullptr, 0});
   launch_large<A>(ctx, go_back<T>, columns, shape, chunks, in, dy, dstate, left.data(), dE.data(),
-                  dv);
+                  d.v);
   launch_large<A>(ctx, row_gradients<T>, dim3(blocks(BH * chunks), blocks(tiles_of(F))), shape,
-                  chunks, in, dy, Swept<A>{first, left.data(), missed.data(), dE.data()}, dq, dk,
-                  dgates.beta);
-  if (gates.log_decay.data != nullptr) decay_gradients<T>(ctx, shape, in, dq, dk, dv, dgates);
+                  chunks, in, dy, Swept<A>{first, left.data(), missed.data(), dE.data()}, d.q, d.k,
+                  d.beta);
+  if (inputs.log_decay.data != nullptr) decay_gradients<T>(ctx, shape, in, d);
 }
 
 template <typename T>

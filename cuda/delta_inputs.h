@@ -10,6 +10,8 @@ namespace linea::cuda {
 
 template <typename T>
 struct Inputs {
+  Inputs(const DeltaInput<T>& in, const Accumulator<T>* sums)
+      : q(in.q), k(in.k), v(in.v), beta(in.beta), L(sums) {}
   const T *q, *k;
   Strided<const T> v, beta;
   const Accumulator<T>* L;  // [BH,S], the sums of log decays from the start of a chunk on; or null
@@ -81,8 +83,8 @@ class DecaySums {
 
 // dL_i = q_i.dq_i - k_i.dk_i + 2 (beta_i dbeta_i - v_i.dv_i)
 template <typename T>
-void decay_gradients(Context& ctx, const ChunkShape& shape, const Inputs<T>& in, const T* dq,
-                     const T* dk, Strided<const T> dv, const DeltaGates<T>& dgates) {
+void decay_gradients(Context& ctx, const ChunkShape& shape, const Inputs<T>& in,
+                     const DeltaGradients<T>& d) {
   using A = Accumulator<T>;
   const int64_t S = shape.length, F = shape.features, M = shape.values;
   for_each_team(ctx, shape.batch_heads * S, F + M, [=] __device__(auto team, int64_t row) {
@@ -90,16 +92,16 @@ void decay_gradients(Context& ctx, const ChunkShape& shape, const Inputs<T>& in,
     A sum = 0;
     const bool exists = i < valid_keys(shape.valid, bh, shape.first + S) - shape.first;
     for (int64_t f = team.rank(); f < F; f += team.kThreads) {
-      sum += A(in.q[row * F + f]) * A(dq[row * F + f]);
-      if (exists) sum -= A(in.k[row * F + f]) * A(dk[row * F + f]);
+      sum += A(in.q[row * F + f]) * A(d.q[row * F + f]);
+      if (exists) sum -= A(in.k[row * F + f]) * A(d.k[row * F + f]);
     }
     if (exists)
       for (int64_t m = team.rank(); m < M; m += team.kThreads)
-        sum -= 2 * A(in.v.at(bh)[i * M + m]) * A(dv.at(bh)[i * M + m]);
+        sum -= 2 * A(in.v.at(bh)[i * M + m]) * A(d.v.at(bh)[i * M + m]);
     sum = team.sum(sum);
     if (team.rank() == 0)
-      dgates.log_decay.at(bh)[i] =
-          T(exists ? sum + 2 * A(in.beta.at(bh)[i]) * A(dgates.beta.at(bh)[i]) : sum);
+      d.log_decay.at(bh)[i] =
+          T(exists ? sum + 2 * A(in.beta.at(bh)[i]) * A(d.beta.at(bh)[i]) : sum);
   });
 }
 

@@ -92,11 +92,14 @@ __global__ void __launch_bounds__(kBlockThreads)
 }  // namespace
 
 template <typename T>
-void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta, const T* log_decay,
-                Accumulator<T>* state, T* y, int64_t BH, int64_t F, int64_t M) {
+void delta_step(Context& ctx, const ChunkShape& shape, const DeltaInput<T>& in,
+                Accumulator<T>* state, T* y) {
+  if (!shape.corrects) refuse_kernel("decay");
+  const int64_t BH = shape.batch_heads, F = shape.features, M = shape.values;
   if (BH == 0 || M == 0) return;
   launch(step_kernel<T>, dim3(blocks(BH), blocks((M + kColumns - 1) / kColumns)),
-         dim3(kBlockThreads), 0, stream(ctx), q, k, v, beta, log_decay, state, y, F, M);
+         dim3(kBlockThreads), 0, stream(ctx), in.q, in.k, in.v.data, in.beta.data,
+         in.log_decay.data, state, y, F, M);
 }
 
 template <typename T>

@@ -120,6 +120,8 @@ void normalize_backward(Context& ctx, const T* y, const Accumulator<T>* sums, co
 LINEA_KERNEL_TABLE(NormalizationKernels, .layer_norm = layer_norm<T>,
                    .layer_norm_backward = layer_norm_backward<T>, .softmax = softmax<T>,
                    .softmax_backward = softmax_backward<T>, .normalize = normalize<T>,
-                   .normalize_backward = normalize_backward<T>)
+                   .normalize_backward = normalize_backward<T>,
+                   .unit_rows = NoKernel<"unit_rows">(),
+                   .unit_rows_backward = NoKernel<"unit_rows_backward">())
 
 }  // namespace linea::cuda

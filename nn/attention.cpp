@@ -9,8 +9,15 @@ namespace linea {
 namespace {
 
 std::vector<AttentionEntry>& registry() {
-  static std::vector<AttentionEntry> entries = {linear_attention_entry(), performer_entry(),
-                                                soft_vq_entry(), softmax_entry(), vq_entry()};
+  static std::vector<AttentionEntry> entries = [] {
+    std::vector<AttentionEntry> all = {
+        linear_attention_entry(), performer_entry(), soft_vq_entry(), softmax_entry(),
+        sparse_entry(),           topk_entry(),      vq_entry()};
+    for (const auto& aliases : {linear_aliases(), sparse_aliases()})
+      all.insert(all.end(), aliases.begin(), aliases.end());
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    return all;
+  }();
   return entries;
 }
 
@@ -68,6 +75,23 @@ std::unique_ptr<Attention> make_smallest(AttentionOptions options) {
 
 std::string label_of(const AttentionOptions& options) {
   return options.name + label_of(find_attention(options.name).settings, complete_settings(options));
+}
+
+void set_constant_gates(AttentionInputs& in, const Attention& attention, const Shape& positions,
+                        double value, DType dtype, bool requires_grad) {
+  const GateSpec& gate = attention.gate();
+  if (gate.size == 0) return;
+  const Shape shape{positions[0], positions[1], positions[2], gate.size};
+  std::vector<double> gates(static_cast<size_t>(shape.numel()), value);
+  if (!gate.values.empty()) {
+    in.gate_form = GateForm::logit;
+    for (int64_t i = 0; i < shape.numel(); ++i) {
+      const int64_t head = i / (shape[2] * shape[3]) % shape[1];
+      const auto at = static_cast<size_t>(head * gate.size + i % gate.size);
+      gates[static_cast<size_t>(i)] = gate.initial_bias.empty() ? 0 : gate.initial_bias[at];
+    }
+  }
+  in.gate = Var(Tensor::from(gates, shape, dtype), requires_grad);
 }
 
 void write_values(const std::vector<double>& values, const Tensor& into) {

@@ -28,8 +28,10 @@ struct AttentionOptions {
   int64_t segment = 0, chunk = 0;  // 0: chosen by the implementation
   int64_t length = 0;              // positions of the model, 0: not known
   uint64_t seed = 1;
-  int64_t layer = 0;         // separates the random numbers of the layers
-  DType dtype = DType::f32;  // of its parameters and buffers
+  int64_t layer = 0;  // separates the random numbers of the layers
+  int64_t turn = 0;   // layers before this one that have the same item of a list
+  int64_t image_width = 0, image_channels = 0;  // of the positions; 0: no image
+  DType dtype = DType::f32;                     // of its parameters and buffers
 };
 
 // A tensor that belongs to a model but is not trained by gradients: random projections, running
@@ -46,17 +48,21 @@ struct AttentionTraits {
   bool packed_qkv = false;   // takes AttentionInputs::qkv
   bool bf16_inputs = false;  // takes q, k and v in bf16; otherwise they are cast to f32
   bool softmax_weights = false;  // its weights are softmax(s q.k) over keys that q and k may choose
+  bool denominators = true;      // y is divided by the sum of its weights
   bool signed_weights = false;   // of both signs, which nearly cancel in some rows of N(0, 1)
   bool heads_differ = false;     // by constants; parameters and buffers of heads are seen anyway
   bool straight_through = false;  // dk is the gradient of a substitute for k
+  bool decides = false;           // chooses by q and k (autograd/decisions.h)
   bool recomputable = true;       // forward may run again in the backward, and gives the same
   // The device's work for a training step, or for a step of the recurrent form, is the same each
   // time and can be captured: the host computes nothing, and buffers and states keep their memory.
   bool training_capturable = true, step_capturable = true;
-  double state_growth = 0;  // keys and values that a position adds to the state
+  double state_growth = 0;   // keys and values that a position adds to the state
+  double saved_scalars = 8;  // of a position and head, apart from inputs and output: a bound
   // The factor of q when weights trained with softmax are loaded: 1 / sqrt(D) where the attention
   // has no such scale itself.
   double scale_from_softmax = 1;
+  std::string details{};  // what aliases and settings of 0 come to, for `linea info`
 };
 
 // Work around a training step, of an attention that is not trained by gradients alone.
@@ -106,6 +112,11 @@ class Attention {
   AttentionTraits traits_;
   GateSpec gate_{};
 };
+
+// Gives gates that are alike everywhere, for positions {B,H,N}: `value`, or the initial biases as logits where the
+// values of gates are not numbers from 0 to 1. Nothing where the attention has none.
+void set_constant_gates(AttentionInputs& in, const Attention& attention, const Shape& positions,
+                        double value, DType dtype, bool requires_grad = false);
 
 // A parameter or buffer of an attention that `linea attend` reads by its name.
 struct InputTensor {

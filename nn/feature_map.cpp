@@ -35,7 +35,7 @@ class RowFeatures final : public FeatureMap {
   RowMap map_;
 };
 
-// elu + 1 (Katharopoulos 2020), relu + 1e-3 (Choromanski 2021).
+// elu + 1 (Katharopoulos 2020), relu + 1e-3 (Choromanski 2021), silu (Yang 2025).
 RowMap elementwise(Pointwise f, KernelFeature in_kernel) {
   RowMap map{[f](const Tensor& x) { return ops::pointwise(f, x); },
              [f](const Tensor& x, const Tensor& dy) { return ops::pointwise_backward(f, x, dy); }};
@@ -43,9 +43,14 @@ RowMap elementwise(Pointwise f, KernelFeature in_kernel) {
   return map;
 }
 
+// phi(x) = x.
+RowMap identity() {
+  return {[](const Tensor& x) { return x; }, [](const Tensor&, const Tensor& dy) { return dy; }};
+}
+
 // phi(x) = exp(x) (Su 2020): x is its own log.
 RowMap exponential() {
-  RowMap map{[](const Tensor& x) { return x; }, [](const Tensor&, const Tensor& dy) { return dy; }};
+  RowMap map = identity();
   map.kind = FeatureKind::logs;
   return map;
 }
@@ -66,7 +71,9 @@ RowMap dpfp(int64_t nu) {
 
 }  // namespace
 
-std::vector<std::string> feature_map_names() { return {"elu", "relu", "exp", "square", "dpfp"}; }
+std::vector<std::string> feature_map_names() {
+  return {"elu", "relu", "exp", "square", "dpfp", "silu", "identity"};
+}
 
 std::unique_ptr<FeatureMap> make_feature_map(const std::string& name, int64_t nu) {
   const auto make = [](RowMap map) { return std::make_unique<RowFeatures>(std::move(map)); };
@@ -75,6 +82,8 @@ std::unique_ptr<FeatureMap> make_feature_map(const std::string& name, int64_t nu
   if (name == "exp") return make(exponential());
   if (name == "square") return make(square());
   if (name == "dpfp") return make(dpfp(nu));
+  if (name == "silu") return make(elementwise(Pointwise::silu, KernelFeature::given));
+  if (name == "identity") return make(identity());
   fail(ErrorKind::usage, "there is no feature map '{}' for linear attention; choose one of {}",
        name, fmt::join(feature_map_names(), ", "));
 }

@@ -1,5 +1,5 @@
-// The feature maps of linear attention by name: elementwise (elu, relu, exp), products (square),
-// DPFP.
+// The feature maps of linear attention by name: elementwise (elu, relu, exp, silu, identity), products
+// (square), DPFP. Features of silu and identity have both signs.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace linea {
 
-// elu, relu, exp, square, dpfp (with nu). Error: another name, with the names that exist.
+// One of feature_map_names(), dpfp with nu. Error: another name, with the names that exist.
 std::unique_ptr<FeatureMap> make_feature_map(const std::string& name, int64_t nu);
 std::vector<std::string> feature_map_names();
 

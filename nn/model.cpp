@@ -58,6 +58,9 @@ AttentionOptions ModelConfig::attention_of(int64_t layer) const {
   options.length = length;
   options.seed = static_cast<uint64_t>(seed);
   options.layer = layer;
+  options.turn = layer / static_cast<int64_t>(attentions.size());
+  options.image_width = image_width;
+  options.image_channels = image_channels;
   return options;
 }
 

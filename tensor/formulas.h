@@ -99,6 +99,8 @@ enum class Pointwise : uint8_t {
   log_gate,
   log_one_minus_gate,
   exp,
+  softplus,
+  silu,
   feature_elu,
   feature_relu
 };
@@ -130,9 +132,17 @@ struct Sigmoid {
   LINEA_HOST_DEVICE static T grad(T x) { return value(x) * value(-x); }
 };
 
+template <typename T>
+struct Softplus {
+  LINEA_HOST_DEVICE static T value(T x) { return softplus(x); }
+  LINEA_HOST_DEVICE static T grad(T x) { return Sigmoid<T>::value(x); }
+};
+
 // silu(x) = x s(x), s the logistic function; from s(x).   (Elfwing 2018)
 template <typename T>
 struct Silu {
+  LINEA_HOST_DEVICE static T value(T x) { return value_at(x, Sigmoid<T>::value(x)); }
+  LINEA_HOST_DEVICE static T grad(T x) { return derivative_at(x, Sigmoid<T>::value(x)); }
   LINEA_HOST_DEVICE static T value_at(T x, T s) { return x * s; }
   LINEA_HOST_DEVICE static T derivative_at(T x, T s) { return s + x * s * (T(1) - s); }
 };
@@ -291,6 +301,10 @@ void with_pointwise(Pointwise function, Body&& body) {
       return body(LogOneMinusGate<T>{});
     case Pointwise::exp:
       return body(Exp<T>{});
+    case Pointwise::softplus:
+      return body(Softplus<T>{});
+    case Pointwise::silu:
+      return body(Silu<T>{});
     case Pointwise::feature_elu:
       return body(FeatureElu<T>{});
     case Pointwise::feature_relu:

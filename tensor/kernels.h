@@ -95,6 +95,10 @@ struct NormalizationKernels {
   void (*normalize)(Context&, const T* x, T* y, A* sums, int64_t R, int64_t C);
   void (*normalize_backward)(Context&, const T* y, const A* sums, const T* dy, T* dx, int64_t R,
                              int64_t C);
+  // y = length x / |x|, 0 for a row of zeros; scales = length / |x|
+  void (*unit_rows)(Context&, const T* x, T* y, A* scales, int64_t R, int64_t C, double length);
+  void (*unit_rows_backward)(Context&, const T* y, const A* scales, const T* dy, T* dx, int64_t R,
+                             int64_t C, double length);
 };
 
 // z = n(y) silu(g), with n the RMS norm of each of a row's H heads or, without a weight, the
@@ -246,26 +250,40 @@ struct RecurrentKernels {
                          T* y);
 };
 
-// The delta rule (autograd/delta_attention.h): q, k [BH,S,F] divided by their sums, v and y
-// [BH,S,M]; the state S [BH,F,M] is read and updated.
+// Rules without a denominator (autograd/delta_attention.h); the state S [BH,F,M] is read and
+// updated, y [BH,S,M].
 template <typename T>
 struct DeltaKernels {
   using A = Accumulator<T>;
-  void (*delta_forward)(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
-                        const DeltaGates<const T>&, A* state, Strided<T> y);
+  void (*delta_forward)(Context&, const ChunkShape&, const DeltaInput<T>&, A* state, Strided<T> y);
   // `state`: before the segment; dstate is read and updated. The gradient that is written as that
   // of a log decay is that of L_i, the sum of the log decays up to position i.
-  void (*delta_backward)(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
-                         const DeltaGates<const T>&, Strided<const T> dy, const A* state, A* dstate,
-                         T* dq, T* dk, Strided<T> dv, const DeltaGates<T>& dgates);
+  void (*delta_backward)(Context&, const ChunkShape&, const DeltaInput<T>&, Strided<const T> dy,
+                         const A* state, A* dstate, const DeltaGradients<T>&);
+};
+
+// Log decays and their gradients.
+template <typename T>
+struct DecayKernels {
+  using A = Accumulator<T>;
+  // u, y [BH,n], log_rate [H], null: 0
+  void (*log_decays)(Context&, const DecayShape&, const T* u, const T* log_rate, T* y);
+  // dlog_rate [H], null without log_rate
+  void (*log_decays_backward)(Context&, const DecayShape&, const T* u, const T* log_rate,
+                              const T* dy, T* du, T* dlog_rate);
+  // The sums of the products of a state and its gradient [BH,F,M]: of each row, W = F, or of all,
+  // W = 1.
+  void (*state_products)(Context&, const ChunkShape&, const A* state, const A* dstate, A* sums,
+                         int64_t W);
+  // x_t += x_{t+1} of the rows [W] of a segment, the last one from `end` [BH,W].
+  void (*sum_back)(Context&, const ChunkShape&, const A* end, Strided<T> x, int64_t W);
 };
 
 template <typename T>
 struct DeltaStepKernels {
   using A = Accumulator<T>;
-  // log_decay may be null
-  void (*delta_step)(Context&, const T* q, const T* k, const T* v, const T* beta,
-                     const T* log_decay, A* state, T* y, int64_t BH, int64_t F, int64_t M);
+  // One position of each sequence, S = 1: the state is updated, then read.
+  void (*delta_step)(Context&, const ChunkShape&, const DeltaInput<T>&, A* state, T* y);
   // x[bh] = l[bh]^-1 e[bh], or l^-T e, with l [BH,N,N] unit lower triangular, of which only the
   // entries below the diagonal are read; e, x [BH,N,M]
   void (*solve_unit_lower)(Context&, const T* l, const T* e, T* x, bool transpose, int64_t BH,
@@ -284,6 +302,32 @@ struct SoftmaxAttentionKernels {
                                      const HeadRows<const T>& y, const A* log_sums,
                                      const HeadRows<const T>& dy, const HeadRows<T>& dq,
                                      const HeadRows<T>& dk, const HeadRows<T>& dv);
+};
+
+// Softmax attention over sets of keys, in tiles.
+template <typename T>
+struct SparseAttentionKernels {
+  using A = Accumulator<T>;
+  void (*sparse_attention)(Context&, const SparseShape&, const AttentionRows<const T>&,
+                           const HeadRows<T>& y, A* log_sums);
+  void (*sparse_attention_backward)(Context&, const SparseShape&, const AttentionRows<const T>&,
+                                    const HeadRows<const T>& y, const A* log_sums,
+                                    const HeadRows<const T>& dy, const AttentionRows<T>& grads);
+};
+
+// Softmax attention over the keys of largest q.k: their choice (autograd/decisions.h) and the softmax over
+// `chosen` [BH,queries,count+1].
+template <typename T>
+struct TopKeysKernels {
+  using A = Accumulator<T>;
+  void (*top_keys)(Context&, const TopKeysShape&, const HeadRows<const T>& q,
+                   const HeadRows<const T>& k, int32_t* chosen);
+  void (*listed_attention)(Context&, const TopKeysShape&, const AttentionRows<const T>&,
+                           const int32_t* chosen, const HeadRows<T>& y, A* log_sums);
+  void (*listed_attention_backward)(Context&, const TopKeysShape&, const AttentionRows<const T>&,
+                                    const int32_t* chosen, const HeadRows<const T>& y,
+                                    const A* log_sums, const HeadRows<const T>& dy,
+                                    const AttentionRows<T>& grads);
 };
 
 // y[b,n] = sum_t w[t] x[b, n - offset[t]] where ConvolutionShape::reads; x, y [B,N,C], w [count,C].
@@ -323,8 +367,9 @@ using Kernels =
                 NormalizationKernels, GatedNormKernels, EmbeddingKernels, LossKernels,
                 SamplingKernels, FeatureKernels, RandomFeatureKernels, CodebookKernels,
                 ChunkForwardKernels, ChunkBackwardQueryKernels, ChunkBackwardKeyKernels,
-                StraightThroughKernels, RecurrentKernels, DeltaKernels, DeltaStepKernels,
-                SoftmaxAttentionKernels, ConvolutionKernels, OptimizerKernels, MuonKernels>;
+                StraightThroughKernels, RecurrentKernels, DeltaKernels, DecayKernels,
+                DeltaStepKernels, SoftmaxAttentionKernels, SparseAttentionKernels, TopKeysKernels,
+                ConvolutionKernels, OptimizerKernels, MuonKernels>;
 
 // The kernels of a device for storage type T. Error: ErrorKind::usage where this build has no such
 // backend, or the device does not store T.

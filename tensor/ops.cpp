@@ -223,6 +223,21 @@ Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy)
   return dx;
 }
 
+std::pair<Tensor, Tensor> unit_rows(const Tensor& x, double length) {
+  Tensor y(x.shape(), x.dtype()), scales({num_rows(x)}, sum_dtype(x.dtype()));
+  LINEA_LAUNCH(unit_rows, x.dtype(), data(x), data(y), data(scales), num_rows(x), columns(x),
+               length);
+  return {y, scales};
+}
+
+Tensor unit_rows_backward(const Tensor& y, const Tensor& scales, const Tensor& dy, double length) {
+  require_same("unit_rows_backward", y, dy);
+  Tensor dx(y.shape(), y.dtype());
+  LINEA_LAUNCH(unit_rows_backward, y.dtype(), data(y), data(scales), data(dy), data(dx),
+               num_rows(y), columns(y), length);
+  return dx;
+}
+
 Tensor gated_norm(const Tensor& y, const Tensor& weight, const Tensor& g, int64_t heads) {
   require_same("gated_norm", y, g);
   require(heads > 0 && columns(y) % heads == 0, "gated_norm: {} is not rows of {} heads", y.shape(),

@@ -34,12 +34,24 @@ def cases():
         for rule in "gated", "delta", "gated-delta":
             if feature != "square":
                 yield COPY, f"--attention linear --feature {feature} --rule {rule}"
+    yield COPY, "--attention linear --feature silu --rule delta --key-norm unit --beta-range 2"
+    yield COPY, "--attention linear --rule decay --decay fixed"
+    for attention in "gdn", "gdn --beta-range 2", "ssd", "retnet", "gdn/softmax --attention-output gated", "ssd/gdn":
+        yield COPY, f"--attention {attention}"
     for feature in "positive", "hyperbolic", "trig", "relu":
         yield COPY, f"--attention performer --features 16 --feature {feature}"
     yield COPY, "--attention performer --features 16 --projection iid --redraw 7"
     for codebook in "ema", "gradient":
         yield COPY, f"--attention vq --codes 8 --codebook {codebook}"
     yield COPY, "--attention soft-vq --codes 8 --anneal 0.3"
+    yield COPY, "--attention topk --keys 3"
+    for pattern in "band:3+global:2", "dilated:2x3/block:4x1", "strided:5+fixed:6x2":
+        yield COPY, f"--attention sparse --pattern {pattern} --pattern-by head"
+    yield DIGITS, "--attention sparse:pattern={row+column/block2d:3x4}"
+    yield DIGITS, "--attention linear/sparse:pattern={local2d:2x4x1x3}"
+    for alias in "local --block 5", "longformer --window 3 --dilation 2", "sparse-strided", "sparse-fixed --stride 6 --summary 2":
+        yield COPY, f"--attention {alias}"
+    yield DIGITS, "--attention axial"
     yield COPY, "--attention linear:rule=gated-delta/softmax --attention-output gated"
     yield COPY, "--attention linear:feature=dpfp:nu=2/performer --features 16"
     yield COPY, "--positions sinusoidal --tie --no-bias"

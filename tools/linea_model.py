@@ -27,12 +27,15 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention attention_output bias channels class_embedding codes feature features heads layer_convolution layers levels nu
-output_head positions reversible rule size task tie window"""
+READ = """attention attention_output before beta_range bias block channels class_embedding codes decay dilation feature features heads key_norm keys
+layer_convolution layers length levels nu output_head pattern pattern_by positions reversible rule size stride summary task tie
+window"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device
-dim dropout dtype early_stop ema eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
+dim dropout dtype early_stop ema eval_every examples ffn flip globals keep_every keep_last lr max_time memory min_lr muon_lr muon_momentum
 optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
 judge_samples tokenizer vocab warmup weight_decay"""
+PATTERNS = "sparse local longformer sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()
+ALIASES = {"gdn": "silu gated-delta head unit", "retnet": "identity decay fixed none", "ssd": "silu decay head none"}
 DELETED = {"bigram_embedding": "false", "embedding_convolution": '"none"'}  # of earlier versions: only these values
 
 def choose(kind, name, known):
@@ -118,32 +121,74 @@ def attentions(settings):
     """The settings of the attentions that the layers take in turn: "linear:rule=gated/softmax"."""
     def setting(text):
         key, value = text.split("=", 1)
+        value = value.strip("{}")  # which hold a value with / or : together
         known = choose("the setting", key.replace("-", "_"), READ.split() + UNREAD.split())
         return known, int(value) if value.isdigit() else value
-    return [{**settings, "attention": name, **dict(map(setting, own))}
-            for name, *own in (item.split(":") for item in settings["attention"].split("/"))]
+    def item(name, *own):
+        linear = zip(("feature", "rule", "decay", "key_norm"), ALIASES.get(name, "").split())
+        return {**settings, "attention": "linear" if name in ALIASES else name, **dict(linear), **dict(map(setting, own))}
+    return [item(*re.split(r":(?![^{]*})", text)) for text in re.split(r"/(?![^{]*})", settings["attention"])]
 
 # ---- attention: q, k, v [H,N,D] -> y [H,N,D], position i from the positions j <= i ----
 def softmax(x):
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
 
-def divide_by_sum(x):  # Rows that sum to 1; a row of zeros stays
-    total = x.sum(axis=-1, keepdims=True)
+def divide(x, by="sum"):  # Rows by their sum, or by their length; by 0: 0
+    sums = {"sum": x, "unit": x ** 2, "none": 0 * x[..., :1] + 1}
+    total = choose("the norm", by, sums).sum(axis=-1, keepdims=True) ** (0.5 if by == "unit" else 1)
     return np.divide(x, total, out=np.zeros_like(x), where=total != 0)
 
-def softmax_attention(q, k, v, window):
-    """y_i = sum_j a_ij v_j,  a_ij = softmax over i - window < j <= i (0: all j <= i) of q_i.k_j / sqrt(D)."""
-    scores, N = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1]), q.shape[1]
-    return softmax(np.where(np.tri(N) > np.tri(N, k=-(window or N)), scores, -np.inf)) @ v
+def softmax_attention(q, k, v, keys):
+    """y_i = sum_j a_ij v_j,  a_ij = softmax over the keys [H,N,N] of i of q_i.k_j / sqrt(D)."""
+    scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1])
+    return softmax(np.where(keys, scores, -np.inf)) @ v
+
+def windowed(N, window):  # i - window < j <= i; 0: all j <= i
+    return np.tri(N) > np.tri(N, k=-(window or N))
+
+def top_keys(q, k, count):  # the keys j <= i of largest q_i.k_j, of equals the first, and i
+    N = q.shape[1]
+    q, k = (x.astype(np.float32).astype(np.float64) for x in (q, k))
+    scores = np.where(np.tri(N), q @ k.swapaxes(1, 2), -np.inf)
+    rank = np.argsort(np.argsort(-scores, axis=-1, kind="stable"), axis=-1)
+    return (rank < count) & (np.tri(N) > 0) | (np.eye(N) > 0)
+
+def pattern_keys(pattern, N, width, channels):
+    """The keys j <= i of a union of atoms, [N,N]; width and channels are those of an image."""
+    i, j = np.arange(N)[:, None], np.arange(N)[None, :]
+    row, column = (lambda n: n // (width * channels)), (lambda n: n // channels % width)
+    atoms = {"band": lambda w: i - j < w, "dilated": lambda w, d: ((i - j) % d == 0) & (i - j < w * d),
+             "block": lambda b, p=0: i // b - j // b <= p, "global": lambda g: j < g,
+             "strided": lambda l: (i - j) % l == 0, "fixed": lambda l, c: (j % l >= l - c) & (i >= 0),
+             "row": lambda: row(i) == row(j), "column": lambda: column(i) == column(j),
+             "block2d": lambda a, b: (row(i) // a == row(j) // a) & (column(i) // b == column(j) // b),
+             "local2d": lambda a, b, h, w: (row(j) >= row(i) // a * a - h) & (column(j) >= column(i) // b * b - w)
+             & (column(j) < column(i) // b * b + b + w)}
+    keys = i == j
+    for atom in pattern.split("+"):
+        name, _, numbers = atom.partition(":")
+        keys = keys | choose("the atom", name, atoms)(*map(int, numbers.split("x") if numbers else ()))
+    return keys & (j <= i)
+
+def pattern_of(s, row):
+    """The causal pattern of an attention, and whether heads take its alternatives; row: tokens of an image's row, or 0."""
+    name = s["attention"]
+    if name == "sparse":
+        return s["pattern"], s["pattern_by"] == "head"
+    if name == "longformer":
+        return f"band:{s['window']}" + (f"/dilated:{s['window']}x{s['dilation']}" if s["dilation"] > 1 else ""), True
+    stride = s.get("stride") or row or math.ceil(math.sqrt(s["length"]))
+    return {"local": "block:{block}", "image-local-1d": "block:{block}x{before}", "image-local-2d": "local2d:8x16x8x32",
+            "axial": f"band:{row}/column", "sparse-strided": f"band:{stride}+strided:{stride}",
+            "sparse-fixed": f"block:{stride}+fixed:{stride}x{s.get('summary')}"}[name].format(**s), False
 
 def sum_rule(q, k, v, log_weight, logit=None):
     """Linear attention: y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j) w_j,  j <= i.
 
     It is the recurrence S_i = S_{i-1} + w_i phi(k_i) v_i^T, z_i = S_i with v = 1, y_i = S_i^T phi(q_i) / z_i.phi(q_i).
     With a gate g = 1 / (1 + exp(-logit)) the state decays (Peng 2021): S_i = g_i S_{i-1} + (1 - g_i) phi(k_i) v_i^T,
-    that is w_j = (1 - g_j) g_{j+1} ... g_i. Logs of the logit do not round 1 - g to 0.
-    """
+    that is w_j = (1 - g_j) g_{j+1} ... g_i. Logs of the logit do not round 1 - g to 0."""
     N = q.shape[1]
     weight = np.broadcast_to(log_weight, q.shape[:2])[:, None, :]  # [H,1,N], the logs of w_j
     if logit is not None:
@@ -151,22 +196,17 @@ def sum_rule(q, k, v, log_weight, logit=None):
         weight = weight + (-np.logaddexp(0, logit) - L)[:, None] + L[:, :, None]
     weight = np.where(np.tri(N) > 0, weight, -np.inf)
     weight = np.exp(weight - weight.max(axis=-1, keepdims=True))  # a factor of a row cancels
-    return divide_by_sum(q @ k.swapaxes(1, 2) * weight) @ v
+    return divide(q @ k.swapaxes(1, 2) * weight) @ v
 
-def delta_rule(q, k, v, beta, decay=None):
-    """A new value replaces what its key is bound to (Schlag 2021), features divided by their sum:
-
-    S_t = S_{t-1} + phi(k_t) (beta_t (v_t - S_{t-1}^T phi(k_t)))^T,   y_t = S_t^T phi(q_t)
-
-    With a decay a in (0, 1) the state decays first (Yang 2025): a_t S_{t-1} in the place of S_{t-1}.
-    """
-    q, k = divide_by_sum(q), divide_by_sum(k)
+def without_denominator(q, k, v, beta, log_decay, corrects):
+    """S_t = a_t S_{t-1} + k_t (beta_t v_t)^T, y_t = S_t^T q_t, log a and beta [H,N,1]. A rule that corrects replaces
+    what the key is bound to (Schlag 2021; with a decay: Yang 2025): v_t - (a_t S_{t-1})^T k_t in the place of v_t."""
     y = np.zeros_like(v)
     for h in range(len(q)):
         S = np.zeros((k.shape[-1], v.shape[-1]))
         for t in range(q.shape[1]):
-            S *= 1 if decay is None else decay[h, t]
-            S += np.outer(k[h, t], beta[h, t] * (v[h, t] - k[h, t] @ S))
+            S *= np.exp(log_decay[h, t])[:, None]
+            S += np.outer(k[h, t], beta[h, t] * (v[h, t] - corrects * (k[h, t] @ S)))
             y[h, t] = q[h, t] @ S
     return y
 
@@ -193,8 +233,7 @@ def logistics(outputs, levels):
     """The log of P(s) = sum_m p_m (sigma((x_s + h - mu_m) / c_m) - sigma((x_s - h - mu_m) / c_m)), ten components.
 
     x_s = 2 s / (levels - 1) - 1, h = 1 / (levels - 1), c = exp(max(log_scale, -7)); the first level has no lower
-    bound, the last no upper one. The difference is taken as sigma(b) sigma(-a) (1 - exp(a - b)), which does not cancel.
-    """
+    bound, the last no upper one. The difference is taken as sigma(b) sigma(-a) (1 - exp(a - b)), which does not cancel."""
     share, mean, log_scale = np.split(outputs[:, None, :], 3, axis=-1)  # [N,1,10] each
     rate = np.exp(-np.maximum(log_scale, -7))
     s, last = np.arange(levels)[None, :, None], levels - 1
@@ -299,8 +338,10 @@ class Model:
     def attention(self, block, settings, x):
         x = self.norm(block + "norm1", self.convolution(block + "convolution1", x))
         q, k, v = (self.heads(part) for part in np.split(self.linear(block + "qkv", x), 3, axis=-1))
-        kinds = {"softmax": lambda _, settings, x, *qkv: softmax_attention(*qkv, settings.get("window", 0)), "vq": self.quantized,
-                 "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized}
+        kinds = {"softmax": lambda _, settings, x, *qkv: softmax_attention(*qkv, windowed(len(x), settings.get("window", 0))),
+                 "topk": lambda _, settings, x, q, k, v: softmax_attention(q, k, v, top_keys(q, k, settings["keys"])),
+                 "vq": self.quantized, "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized,
+                 **dict.fromkeys(PATTERNS, self.sparse)}
         y = choose("the attention", settings["attention"], kinds)(block, settings, x, q, k, v)
         return self.linear(block + "out", self.output(block, settings, x, y).swapaxes(0, 1).reshape(len(x), -1))
 
@@ -314,21 +355,34 @@ class Model:
             y = weight * y / np.sqrt((y ** 2).mean(axis=-1, keepdims=True) + 1e-6)
         return y * gate / (1 + np.exp(-gate))
 
+    def sparse(self, block, settings, x, q, k, v):
+        width, channels = self.settings.get("size", 0), self.settings.get("channels", 1)
+        pattern, by_head = pattern_of(settings, width * channels)
+        layer, alternatives = int(block.split(".")[1]), pattern.split("/")
+        turns = range(len(q)) if by_head else [layer // len(attentions(self.settings))]
+        keys = [pattern_keys(alternatives[turn % len(alternatives)], len(x), width, channels) for turn in turns]
+        return softmax_attention(q, k, v, np.stack(keys))
+
     def linear_attention(self, block, settings, x, q, k, v):
-        maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square,
-                "dpfp": lambda rows: dpfp(rows, settings["nu"])}
-        phi = choose("the feature", settings["feature"], maps)
-        rule = choose("the rule", settings["rule"], ["sum", "gated", "delta", "gated-delta"])
+        maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square, "identity": lambda rows: (rows, 0),
+                "dpfp": lambda rows: dpfp(rows, settings["nu"]), "silu": lambda rows: (rows / (1 + np.exp(-rows)), 0)}
+        phi, D = choose("the feature", settings["feature"], maps), q.shape[-1]
+        rule = choose("the rule", settings["rule"], ["sum", "gated", "delta", "gated-delta", "decay"])
         (q, _), (k, log_weight) = phi(q), phi(k)  # the weight of a query cancels
-        if rule == "sum":
-            return sum_rule(q, k, v, log_weight)
-        logit = self.linear(block + "gate", x).T  # [H,N], of gated-delta [2 H,N]
-        if rule == "gated":
-            return sum_rule(q, k, v, log_weight, logit)
-        gate = 1 / (1 + np.exp(-logit))
-        if rule == "gated-delta":
-            return delta_rule(q, k, v, gate[::2], gate[1::2])
-        return delta_rule(q, k, v, gate)
+        decay, corrects, norm = settings.get("decay", "head"), rule != "decay", settings.get("key_norm", "sum")
+        log_rate = self.tensor(block + "attention.log_rate", 0)
+        log_a = np.log1p(-2.0 ** (-5 - np.arange(len(q))))[:, None, None] * (decay == "fixed") + 0 * v[..., :1]
+        no_gate = rule == "sum" or not corrects and decay == "fixed"
+        u = log_a if no_gate else self.heads(self.linear(block + "gate", x))  # [H,N,gates]
+        if rule in ("sum", "gated"):
+            return sum_rule(q, k, v, log_weight, u[..., 0] if rule == "gated" else None)
+        weight = np.logaddexp(0, u) if decay == "head" else 1 + 0 * log_a
+        beta = settings.get("beta_range", 1) / (1 + np.exp(-u[..., :1])) if corrects else weight
+        if rule != "delta" and decay != "fixed":  # -A softplus(u); without A log sigmoid(u)
+            u = u[..., corrects:]
+            log_a = -np.exp(log_rate)[:, None, None] * np.logaddexp(0, u) if np.ndim(log_rate) else -np.logaddexp(0, -u)
+        q = divide(q, norm) * (1 if norm == "sum" else D ** -0.5)
+        return without_denominator(q, divide(k, norm), v, beta, log_a, corrects)
 
     def performer(self, block, settings, x, q, k, v):
         omega, feature = self.tensor(block + "attention.omega"), settings["feature"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Joins sources to a few larger ones for clang-tidy, most of whose time goes into the headers of each.
+"""Combines sources into a few larger ones for clang-tidy, most of whose time goes into the headers of each.
 
     tidy_groups.py FOLDER < names      writes FOLDER/groups/N.cpp, N.txt with the names of its sources, and
                                        compile_commands.json; FOLDER has the compile_commands.json of the sources

@@ -4,8 +4,9 @@
 //   y_t = S_t^T phi(q_t)                  a_t = 1
 //
 // phi(q) and phi(k) are divided by the sums of their components. State: S [F,M]. Gates: beta, the
-// share of the difference that is written. Other rules of this kind have another
-// a_t (log_decay).
+// share of the difference that is written. Other rules of this kind have another a_t (log_decay),
+// divide by other norms, or do not correct, x_t = beta_t v_t (DeltaKind); q is then multiplied by
+// D^{-1/2}, except with sums.
 // Sources: Schlag, Irie, Schmidhuber 2021, "Linear Transformers are secretly fast weight
 // programmers", section 4.2; for chunks Yang 2024, "Parallelizing linear Transformers with the
 // delta rule".
@@ -22,7 +23,7 @@ class DeltaRule final : public UpdateRule {
 
   Var forward(const FeatureMapPtr& map, const AttentionInputs& in,
               const LinearAttentionOptions& options) const override {
-    return delta_attention(map, in, gates(in, options.valid), options);
+    return delta_attention(map, spec().kind, in, gates(in, options.valid), options);
   }
 
   std::unique_ptr<AttentionState> start(const FeatureMap& map, int64_t B, int64_t H, int64_t D,
@@ -33,50 +34,65 @@ class DeltaRule final : public UpdateRule {
   Tensor step(const FeatureMap& map, AttentionState& state,
               const AttentionInputs& in) const override {
     const NoGrad no_grad;
-    return delta_step(map, dynamic_cast<DeltaState&>(state), in, gates(in, {}));
+    return delta_step(map, spec().kind, dynamic_cast<DeltaState&>(state), in, gates(in, {}));
   }
 
   // forward 6 F M: S^T phi(k), S += phi(k) x^T, S^T phi(q); backward 16 F M: S again (4), dq, dS
-  // (twice), dk (twice), dv
+  // (twice), dk (twice), dv. Without correction 4 F M and 10 F M.
   AttentionFlops flops(int64_t features, int64_t values) const override {
     const auto elements = static_cast<double>(features * values);
+    if (!spec().kind.corrects) return {4 * elements, 14 * elements};
     return {6 * elements, 22 * elements};
   }
 
-  // Features are values, divided by their sums. The weight of a key cancels.
+  bool has_denominators() const override { return false; }
+
+  // Features are values, divided by their norms. The weight of a key cancels. beta is 1 where there is
+  // none.
   naive::Inputs inputs(const FeatureMapPtr& map, const AttentionInputs& in,
                        const AttentionMask& mask) const override {
     naive::Inputs result = UpdateRule::inputs(map, in, mask);
-    for (Var* rows : {&result.q, &result.k})
-      *rows = result.logs ? softmax(*rows) : normalize(*rows);
+    const KeyNorm norm = spec().kind.norm;
+    for (Var* rows : {&result.q, &result.k}) {
+      if (norm == KeyNorm::sum) *rows = result.logs ? softmax(*rows) : normalize(*rows);
+      if (norm == KeyNorm::unit) *rows = unit_rows(*rows, 1);
+    }
+    result.q = scale(result.q, query_scale(norm, in.q.size(-1)));
     result.logs = false;
     result.gates.log_weight = {};
+    if (!result.gates.beta.defined()) {
+      const Shape positions{in.q.size(0), in.q.size(1), in.q.size(2)};
+      result.gates.beta = Var(Tensor::full(positions, in.q.dtype(), 1.0));
+    }
     return result;
   }
 
-  // Y = (D o Q K^T) X,  X = B (V - (the strict lower part of D o K K^T) X): a triangular system.
-  // D_ij = a_{j+1} ... a_i, 0 where i does not see j
+  // Y = (D o Q K^T) X,  X = B (V - (the strict lower part of D o K K^T) X): a triangular system;
+  // without correction X = B V.  D_ij = a_{j+1} ... a_i, 0 where i does not see j
   Var quadratic(const naive::Inputs& in, const AttentionMask& mask) const override {
     using namespace naive;
     const Var scores = matmul(in.q, in.k, false, true);
     Var log_decay(log_mask(scores.shape(), scores.dtype(), mask));
     if (in.gates.log_decay.defined())
       log_decay = add(log_decay, decays_between(in.gates.log_decay));
-    const Var D = exp(log_decay), beta = in.gates.beta, B = as_rows(beta, in.q.size(2));
-    const Var strengths = multiply(multiply(B, matmul(in.k, in.k, false, true)), D);
-    const Var X = solve_unit_lower(strengths, multiply(as_rows(beta, in.v.size(3)), in.v));
+    const Var D = exp(log_decay), beta = in.gates.beta;
+    Var X = multiply(as_rows(beta, in.v.size(3)), in.v);
+    if (spec().kind.corrects) {
+      const Var B = as_rows(beta, in.q.size(2));
+      X = solve_unit_lower(multiply(multiply(B, matmul(in.k, in.k, false, true)), D), X);
+    }
     return matmul(multiply(scores, D), X);
   }
 
   Tensor recurrent(const naive::Inputs& in) const override {
     using namespace naive;
-    return each_head(in, [](const Head& head, const Tensor& y) {
+    return each_head(in, [this](const Head& head, const Tensor& y) {
       Tensor S = full(head.k.size(1), head.v.size(1), 0);
       for (int64_t t = 0; t < y.size(0); ++t) {
         const Tensor q = head.q.rows(t, 1), k = head.k.rows(t, 1), v = head.v.rows(t, 1);
         S = ops::scale(S, head.decay[static_cast<size_t>(t)]);
-        const Tensor x =
-            ops::scale(subtract(v, ops::matmul(k, S)), head.beta[static_cast<size_t>(t)]);
+        const Tensor missed = spec().kind.corrects ? subtract(v, ops::matmul(k, S)) : v;
+        const Tensor x = ops::scale(missed, head.beta[static_cast<size_t>(t)]);
         S = ops::add(S, ops::matmul(k, x, true));
         ops::copy_into(ops::matmul(q, S), y.rows(t, 1));
       }
@@ -86,7 +102,7 @@ class DeltaRule final : public UpdateRule {
   // X = B (V - K' S - the strict lower part of (K' K^T) X), K'_i = exp(l_i) k_i the keys that read
   Tensor chunked(const naive::Inputs& in, int64_t chunk) const override {
     using namespace naive;
-    return each_head(in, [chunk](const Head& head, const Tensor& y) {
+    return each_head(in, [this, chunk](const Head& head, const Tensor& y) {
       Tensor S = full(head.k.size(1), head.v.size(1), 0);
       for (int64_t first = 0; first < y.size(0); first += chunk) {
         const Chunk c(head, first, chunk);
@@ -94,7 +110,8 @@ class DeltaRule final : public UpdateRule {
         const Tensor readers = scale_rows(head.k.rows(first, c.rows), c.decay.data());
         const Tensor strengths = scale_rows(ops::matmul(readers, c.K, false, true), beta);
         const Tensor E = scale_rows(subtract(c.V, ops::matmul(readers, S)), beta);
-        const Tensor X = solve_unit_lower(Var(strengths), Var(E)).value();
+        const Tensor X = spec().kind.corrects ? solve_unit_lower(Var(strengths), Var(E)).value()
+                                              : scale_rows(c.V, beta);
         ops::copy_into(c.read(S, X), y.rows(first, c.rows));
         S = c.update(S, X);
       }

@@ -41,6 +41,8 @@ class SumRule final : public UpdateRule {
     return {4 * elements, 14 * elements};
   }
 
+  bool has_denominators() const override { return true; }
+
   // y_i = sum_j A_ij v_j / sum_j A_ij,  A_ij = phi(q_i).phi(k_j) w_j a_{j+1} ... a_i  over the keys j
   // that i sees
   Var quadratic(const naive::Inputs& in, const AttentionMask& mask) const override {

@@ -7,9 +7,13 @@ namespace linea {
 
 // Each in its own file; the registry in nn/attention.cpp lists them by name.
 AttentionEntry linear_attention_entry();
+std::vector<AttentionEntry> linear_aliases();
 AttentionEntry performer_entry();
 AttentionEntry soft_vq_entry();
 AttentionEntry softmax_entry();
+AttentionEntry sparse_entry();
+std::vector<AttentionEntry> sparse_aliases();
+AttentionEntry topk_entry();
 AttentionEntry vq_entry();
 
 }  // namespace linea

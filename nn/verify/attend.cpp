@@ -1,5 +1,8 @@
 #include "nn/verify/attend.h"
 
+#include <optional>
+
+#include "autograd/ops.h"
 #include "tensor/ops.h"
 
 namespace linea::attend {
@@ -26,7 +29,7 @@ Tensor recurrent(const Attention& attention, const Inputs& in) {
 // remainder of sums that cancel, and 0 at 0 and 1.
 constexpr double kPreciseFrom = 0.01;
 
-// dgate, with the part of decays computed again where a gate is below kPreciseFrom, or 1.
+// The gradient of the gates, with the part of decays computed again where a gate is below kPreciseFrom, or 1.
 Tensor gate_gradient(const Attention& attention, const AttentionInputs& in, const Tensor& dy) {
   const std::vector<double> gates = in.gate.value().to_doubles();
   const auto stride = static_cast<size_t>(attention.gate().size);  // a decay is the last
@@ -45,6 +48,10 @@ Tensor gate_gradient(const Attention& attention, const AttentionInputs& in, cons
 
 Form parse_form(const std::string& name) {
   return static_cast<Form>(check_choice("form", name, {"quadratic", "chunked", "recurrent"}));
+}
+
+std::string decision_name(size_t n) {
+  return n == 0 ? "decisions" : fmt::format("decisions{}", n + 1);
 }
 
 Tensor find_tensor(const Attention& attention, const std::string& name) {
@@ -83,17 +90,30 @@ std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, F
   const Var q(in.q, grads), k(in.k, grads), v(in.v, grads);
   const Var gate = in.gate.defined() ? Var(in.gate, grads) : Var();
   const AttentionMask mask{causal, {}};
+  Decisions decisions;
+  const RecordDecisions record(decisions);
+  std::optional<ReplayDecisions> replay;
+  if (!in.decisions.empty()) replay.emplace(in.decisions);
   const Var y = form == Form::quadratic ? attention.quadratic({q, k, v, gate}, mask)
                                         : attention.forward({q, k, v, gate}, mask);
   std::vector<NamedTensor> result = {{"y", y.value()}};
+  for (size_t n = 0; n < decisions.size(); ++n) result.push_back({decision_name(n), decisions[n]});
   if (!grads) return result;
   backward(y, in.dy);
   Parameters leaves = {{"q", q}, {"k", k}, {"v", v}};
   for (const Parameter& parameter : attention.parameters()) leaves.push_back(parameter);
-  for (const Parameter& leaf : leaves) result.push_back({"d" + leaf.name, leaf.var.grad()});
-  if (gate.defined())
-    result.push_back(
-        {"d" + attention.gate().name, gate_gradient(attention, {q, k, v, gate}, in.dy)});
+  for (const Parameter& leaf : leaves)
+    if (leaf.var.grad().defined())  // gates as values take no parameter
+      result.push_back({"d" + leaf.name, leaf.var.grad()});
+  if (!gate.defined()) return result;
+  const Var dgate(gate_gradient(attention, {q, k, v, gate}, in.dy));
+  int64_t first = 0;
+  for (const GateValue& part : attention.gate().parts()) {
+    const Tensor some = columns(dgate, first, part.size).value();
+    const Shape positions{some.size(0), some.size(1), some.size(2)};
+    result.push_back({"d" + part.name, part.size == 1 ? some.reshape(positions) : some});
+    first += part.size;
+  }
   return result;
 }
 

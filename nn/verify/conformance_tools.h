@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/decisions.h"
 #include "autograd/gradcheck.h"
+#include "base/scoped.h"
 #include "nn/attention.h"
 #include "tensor/context.h"
 #include "tensor/ops.h"
@@ -37,6 +39,7 @@ struct Inputs {
 struct Outcome {
   Tensor y, dq, dk, dv, dgate{};
   std::vector<Tensor> dparameters{};
+  Decisions decisions{};
   // The gradients that have rows, by name.
   std::vector<std::pair<const char*, Tensor>> gradients() const {
     std::vector<std::pair<const char*, Tensor>> all = {{"dq", dq}, {"dk", dk}, {"dv", dv}};
@@ -46,9 +49,21 @@ struct Outcome {
   // f of each tensor that has rows.
   template <typename F>
   Outcome map(const F& f) const {
-    return {f(y), f(dq), f(dk), f(dv), dgate.defined() ? f(dgate) : Tensor(), {}};
+    return {f(y), f(dq), f(dk), f(dv), dgate.defined() ? f(dgate) : Tensor(), {}, {}};
   }
 };
+
+// How many of the indices that were decided differ.
+inline double different_decisions(const Decisions& a, const Decisions& b) {
+  if (a.size() != b.size()) return 1;
+  double different = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const std::vector<int32_t> left = a[i].to_vector<int32_t>(), right = b[i].to_vector<int32_t>();
+    if (left.size() != right.size()) return 1;
+    for (size_t j = 0; j < left.size(); ++j) different += left[j] != right[j] ? 1 : 0;
+  }
+  return different;
+}
 
 // The largest number that a check measures, and where.
 struct Worst {
@@ -61,15 +76,8 @@ struct Worst {
   }
 };
 
-class Threads {
- public:
-  explicit Threads(int count) : before_(context().threads) { set_threads(count); }
-  ~Threads() { set_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
+struct Threads : Scoped<int> {
+  explicit Threads(int count) : Scoped(context().threads, count) {}
 };
 
 inline Tensor in_dtype(const Tensor& x, DType dtype) {
@@ -177,21 +185,29 @@ inline Tensor at_position(const Tensor& x, int64_t n) {
   return gather_rows(x, x.shape().with(2, 1), [&](int64_t bh) { return bh * x.size(2) + n; });
 }
 
-// Gates [B,H,N,2], or as many as it has, as an attention takes them: in turn.
+// Gates [B,H,N,2] as an attention takes them: in turn; or, where it does not take numbers from 0 to 1,
+// as their logits around the initial biases.
 inline Tensor gates_for(const Attention& attention, const Tensor& gate) {
-  const int64_t size = attention.gate().size, given = gate.size(3);
-  if (size == given) return gate;
+  const GateSpec& spec = attention.gate();
+  const int64_t size = spec.size, given = gate.size(3), H = gate.size(1), N = gate.size(2);
+  if (size == given && spec.values.empty()) return gate;
   const std::vector<double> all = gate.to_doubles();
   std::vector<double> values;
   for (int64_t row = 0; row < gate.numel() / given; ++row)
-    for (int64_t i = 0; i < size; ++i)
-      values.push_back(all[static_cast<size_t>(row * given + i % given)]);
+    for (int64_t i = 0; i < size; ++i) {
+      const double g = all[static_cast<size_t>(row * given + i % given)];
+      values.push_back(spec.values.empty() ? g : std::log(g / (1 - g)));
+      if (!spec.values.empty() && !spec.initial_bias.empty())
+        values.back() += spec.initial_bias[static_cast<size_t>(row / N % H * size + i)];
+    }
   return Tensor::from(values, gate.shape().with(-1, size), gate.dtype());
 }
 
 inline AttentionInputs inputs_for(const Attention& attention, const Inputs& x, bool gradients) {
   AttentionInputs in{Var(x.q, gradients), Var(x.k, gradients), Var(x.v, gradients), Var()};
-  if (attention.gate().size > 0) in.gate = Var(gates_for(attention, x.gate), gradients);
+  if (attention.gate().size == 0) return in;
+  in.gate = Var(gates_for(attention, x.gate), gradients);
+  if (!attention.gate().values.empty()) in.gate_form = GateForm::logit;
   return in;
 }
 
@@ -202,17 +218,26 @@ inline AttentionInputs step_at(const Attention& attention, const Inputs& x, int6
 
 using Method = Var (Attention::*)(const AttentionInputs&, const AttentionMask&) const;
 
-inline Outcome run(const Attention& attention, Method method, const Inputs& x,
-                   const AttentionMask& mask) {
-  const AttentionInputs in = inputs_for(attention, x, true);
+inline Outcome run(const Attention& attention, Method method, const AttentionInputs& in,
+                   const Tensor& dy, const AttentionMask& mask) {
   for (const Parameter& parameter : attention.parameters()) Var(parameter.var).clear_grad();
+  Outcome outcome;
+  const RecordDecisions record(outcome.decisions);
   const Var y = (attention.*method)(in, mask);
-  backward(y, x.dy);
-  Outcome outcome{y.value(), in.q.grad(), in.k.grad(), in.v.grad()};
+  backward(y, dy);
+  outcome.y = y.value();
+  outcome.dq = in.q.grad();
+  outcome.dk = in.k.grad();
+  outcome.dv = in.v.grad();
   if (in.gate.defined()) outcome.dgate = in.gate.grad();
   for (const Parameter& parameter : attention.parameters())
     outcome.dparameters.push_back(parameter.var.grad());
   return outcome;
+}
+
+inline Outcome run(const Attention& attention, Method method, const Inputs& x,
+                   const AttentionMask& mask) {
+  return run(attention, method, inputs_for(attention, x, true), x.dy, mask);
 }
 
 // With one position y = v: dq and dk are 0 up to rounding, so errors are relative to 1e-3 at least.

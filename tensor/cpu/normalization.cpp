@@ -106,9 +106,40 @@ void normalize_backward(Context& ctx, const T* y, const T* sums, const T* dy, T*
   });
 }
 
+// y = length x / |x|, 0 for a row of zeros; the largest |x| is taken out, so that no square leaves the
+// range.
+template <typename T>
+void unit_rows(Context& ctx, const T* x, T* y, T* scales, int64_t R, int64_t C, double length) {
+  parallel_rows(ctx, R, 4 * C, [&](int64_t r) {
+    const T* from = x + r * C;
+    T top = 0, squares = 0;
+#pragma omp simd reduction(max : top)
+    for (int64_t c = 0; c < C; ++c) top = std::abs(from[c]) > top ? std::abs(from[c]) : top;
+    const T inverse = reciprocal_or_zero(top);
+#pragma omp simd reduction(+ : squares)
+    for (int64_t c = 0; c < C; ++c) squares += (from[c] * inverse) * (from[c] * inverse);
+    scales[r] = squares == T(0) ? T(0) : static_cast<T>(length) * (inverse / std::sqrt(squares));
+#pragma omp simd
+    for (int64_t c = 0; c < C; ++c) y[r * C + c] = from[c] * scales[r];
+  });
+}
+
+// dx = (dy - y (dy . y) / length^2) length / |x|
+template <typename T>
+void unit_rows_backward(Context& ctx, const T* y, const T* scales, const T* dy, T* dx, int64_t R,
+                        int64_t C, double length) {
+  parallel_rows(ctx, R, 4 * C, [&](int64_t r) {
+    const T along =
+        dot(y + r * C, dy + r * C, C) / (static_cast<T>(length) * static_cast<T>(length));
+    for (int64_t c = 0; c < C; ++c)
+      dx[r * C + c] = (dy[r * C + c] - y[r * C + c] * along) * scales[r];
+  });
+}
+
 LINEA_KERNEL_TABLE(NormalizationKernels, .layer_norm = layer_norm<T>,
                    .layer_norm_backward = layer_norm_backward<T>, .softmax = softmax<T>,
                    .softmax_backward = softmax_backward<T>, .normalize = normalize<T>,
-                   .normalize_backward = normalize_backward<T>)
+                   .normalize_backward = normalize_backward<T>, .unit_rows = unit_rows<T>,
+                   .unit_rows_backward = unit_rows_backward<T>)
 
 }  // namespace linea::cpu

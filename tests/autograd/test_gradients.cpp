@@ -4,6 +4,7 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "autograd/update_rule.h"
 #include "nn/feature_map.h"
 #include "tensor/ops.h"
 
@@ -34,9 +35,10 @@ TEST(Gradients, Arithmetic) {
 }
 
 TEST(Gradients, Pointwise) {
-  for (const Pointwise f : {Pointwise::relu, Pointwise::gelu, Pointwise::feature_elu,
-                            Pointwise::feature_relu, Pointwise::sigmoid, Pointwise::exp,
-                            Pointwise::log_sigmoid, Pointwise::log_one_minus_sigmoid})
+  for (const Pointwise f :
+       {Pointwise::relu, Pointwise::gelu, Pointwise::feature_elu, Pointwise::feature_relu,
+        Pointwise::sigmoid, Pointwise::exp, Pointwise::softplus, Pointwise::silu,
+        Pointwise::log_sigmoid, Pointwise::log_one_minus_sigmoid})
     expect_true("pointwise", [f](const Vars& in) { return pointwise(f, in[0]); }, {draw({6, 11})});
   const Tensor between =
       ops::scale(ops::pointwise(Pointwise::sigmoid, draw({6, 11})), 0.99);  // in (0, 1)
@@ -50,6 +52,24 @@ TEST(Gradients, Pointwise) {
   };
   check_map("square", 1);
   for (const int64_t nu : {1, 2, 5}) check_map("dpfp", nu);
+}
+
+TEST(Gradients, Columns) {
+  for (const int64_t first : {0, 2, 4})
+    expect_true("columns", [first](const Vars& in) { return columns(in[0], first, 1); },
+                {draw({3, 2, 5})});
+  expect_true("columns, several", [](const Vars& in) { return columns(in[0], 1, 3); },
+              {draw({3, 2, 5})});
+}
+
+TEST(Gradients, LogDecays) {
+  for (const Shape& shape : {Shape{2, 3, 7}, Shape{2, 3, 7, 4}}) {
+    expect_true("log_decays", [](const Vars& in) { return log_decays(in[0], in[1], 1, false); },
+                {draw(shape), draw({3}, 2)});
+    expect_true("log_decays, negated",
+                [](const Vars& in) { return log_decays(in[0], Var(), 0.0625, true); },
+                {draw(shape)});
+  }
 }
 
 TEST(Gradients, DropoutReusesItsRandomNumbers) {
@@ -138,6 +158,9 @@ TEST(Gradients, Normalization) {
               [](const Vars& in) { return layer_norm(in[0], in[1], Var()); },
               {draw({70, 5}), draw({5}, 2)});
   expect_true("softmax", [](const Vars& in) { return softmax(in[0]); }, {draw({5, 7})});
+  for (const double length : {1.0, 0.25})
+    expect_true("unit_rows", [length](const Vars& in) { return unit_rows(in[0], length); },
+                {draw({5, 7})});
   const Tensor positive = ops::pointwise(Pointwise::feature_elu, draw({5, 7}));
   expect_true("normalize", [](const Vars& in) { return normalize(in[0]); }, {positive});
   expect_true("mask_causal", [](const Vars& in) { return mask_causal(in[0], -3); },
@@ -174,10 +197,10 @@ TEST(Gradients, Logistics) {
 TEST(Gradcheck, DetectsLogisticsOfOtherLevels) {
   const Tensor targets = Tensor::from(std::vector<int32_t>{0, 100, 255}, {3});
   const Function wrong = [&](const Vars& in) {
-    const ops::ScoredLoss kept = ops::logistics_loss(in[0].value(), targets, 256);
-    return Var::from_op("logistics_loss", kept.mean, {in[0]},
-                        [&, x = in[0].value(), kept](const Tensor& dy) -> std::vector<Gradient> {
-                          return {ops::logistics_loss_backward(x, targets, 257, kept, dy)};
+    const ops::ScoredLoss saved = ops::logistics_loss(in[0].value(), targets, 256);
+    return Var::from_op("logistics_loss", saved.mean, {in[0]},
+                        [&, x = in[0].value(), saved](const Tensor& dy) -> std::vector<Gradient> {
+                          return {ops::logistics_loss_backward(x, targets, 257, saved, dy)};
                         });
   };
   EXPECT_GT(gradcheck(wrong, {draw({3, 3 * kLogistics})}).error, 1e-4);

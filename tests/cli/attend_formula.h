@@ -32,12 +32,21 @@ struct Mechanism {
            (rule == "sum" ? "" : " --rule " + rule) +
            (nu == 1 ? "" : " --nu " + std::to_string(nu));
   }
+  // Those whose gates are beta and the log of a decay, without denominator.
+  bool has_logs() const {
+    return attention == "gdn" || attention == "ssd" || attention == "retnet";
+  }
+  bool corrects() const { return attention == "gdn"; }
+  std::vector<std::string> log_gates() const {
+    if (!has_logs() || attention == "retnet") return {};
+    return {"beta", "log_decay"};
+  }
   bool is_delta() const { return rule == "delta" || rule == "gated-delta"; }
   std::string gate() const {
     return rule == "gated" ? "gate" : rule == "delta" ? "beta" : is_delta() ? "gates" : "";
   }
   int64_t gates() const { return rule == "gated-delta" ? 2 : 1; }
-  bool causal_only() const { return rule != "sum"; }
+  bool causal_only() const { return rule != "sum" || has_logs(); }
   bool both_codes() const { return attention == "vq" || attention == "soft-vq"; }
 };
 
@@ -164,6 +173,39 @@ inline void by_rule(const Mechanism& m, const double* q, const double* k, const 
   }
 }
 
+// Those with logs, for one (batch, head): beta null is 1; log_decay [N,decays].
+inline void by_logs(const Mechanism& m, const double* q, const double* k, const double* v,
+                    const double* beta, const double* log_decay, int64_t decays, int64_t N,
+                    int64_t D, int64_t M, double* y) {
+  const auto row = [&](const double* x) {
+    Numbers features(x, x + D);
+    if (m.attention == "gdn" || m.attention == "ssd")
+      for (double& f : features) f = f / (1 + std::exp(-f));
+    const double length = std::sqrt(dot(features.data(), features.data(), D));
+    if (m.corrects())
+      for (double& f : features) f = length == 0 ? 0 : f / length;
+    return features;
+  };
+  Numbers S(static_cast<size_t>(D * M));
+  for (int64_t n = 0; n < N; ++n) {
+    const Numbers a = row(q + n * D), b = row(k + n * D);
+    for (int64_t d = 0; d < D; ++d)
+      for (int64_t j = 0; j < M; ++j)
+        S[static_cast<size_t>(d * M + j)] *= std::exp(log_decay[n * decays + (decays > 1 ? d : 0)]);
+    for (int64_t j = 0; j < M; ++j) {
+      double held = 0, read = 0;
+      for (int64_t d = 0; d < D; ++d)
+        held += S[static_cast<size_t>(d * M + j)] * b[static_cast<size_t>(d)];
+      const double x = (beta == nullptr ? 1 : beta[n]) * (v[n * M + j] - m.corrects() * held);
+      for (int64_t d = 0; d < D; ++d) {
+        S[static_cast<size_t>(d * M + j)] += b[static_cast<size_t>(d)] * x;
+        read += S[static_cast<size_t>(d * M + j)] * a[static_cast<size_t>(d)];
+      }
+      y[n * M + j] = read / std::sqrt(static_cast<double>(D));
+    }
+  }
+}
+
 inline Numbers formula(const Mechanism& m, const Arrays& in, bool causal) {
   const Shape& shape = in.at("q").shape;
   const int64_t H = shape[1], N = shape[2], D = shape[3], M = in.at("v").shape[3];
@@ -176,6 +218,20 @@ inline Numbers formula(const Mechanism& m, const Arrays& in, bool causal) {
                  *k = &in.at("k").values[static_cast<size_t>(pair * N * D)],
                  *v = &in.at("v").values[static_cast<size_t>(pair * N * M)];
     double* out = &y[static_cast<size_t>(pair * N * M)];
+    if (m.has_logs()) {
+      const auto gate = [&](const char* name, int64_t width) {
+        return in.count(name) == 0 ? nullptr
+                                   : &in.at(name).values[static_cast<size_t>(pair * N * width)];
+      };
+      Numbers fixed(static_cast<size_t>(N),
+                    std::log(1 - std::pow(2.0, -5 - static_cast<double>(pair % H))));
+      const int64_t decays =
+          in.count("log_decay") != 0 && in.at("log_decay").shape.rank() == 4 ? D : 1;
+      const double* log_decay = gate("log_decay", decays);
+      by_logs(m, q, k, v, gate("beta", 1), log_decay == nullptr ? fixed.data() : log_decay, decays,
+              N, D, M, out);
+      continue;
+    }
     if (m.rule != "sum") {
       const double* gate = &in.at(m.gate()).values[static_cast<size_t>(pair * N * m.gates())];
       by_rule(m, q, k, v, gate, N, D, M, out);

@@ -122,6 +122,10 @@ TEST_F(Attend, RulesMatchTheFormula) {
   }
 }
 
+TEST_F(Attend, LogDecaysMatchTheFormula) {
+  for (const char* attention : {"gdn", "ssd", "retnet"}) check_forms(*this, {attention, ""});
+}
+
 TEST_F(Attend, GradientsMatchDifferencesOfTheFormula) {
   check_gradients(*this, {"softmax", ""}, {"q", "k", "v"});
   check_gradients(*this, {"linear", "elu"}, {"q", "k", "v"});
@@ -133,6 +137,9 @@ TEST_F(Attend, GradientsMatchDifferencesOfTheFormula) {
   check_gradients(*this, {"linear", "elu", "delta"}, {"q", "k", "v", "beta"});
   check_gradients(*this, {"linear", "exp", "delta"}, {"q", "k", "v", "beta"});
   check_gradients(*this, {"linear", "elu", "gated-delta"}, {"q", "k", "v", "gates"});
+  for (const char* attention : {"gdn", "ssd"})
+    check_gradients(*this, {attention, ""}, {"q", "k", "v", "beta", "log_decay"});
+  check_gradients(*this, {"retnet", ""}, {"q", "k", "v"});
 }
 
 // f64 tables keep all their digits.

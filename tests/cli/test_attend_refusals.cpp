@@ -71,6 +71,8 @@ TEST_F(Attend, NamesMissingAndMisshapedTensors) {
   input(elu, "v", {}, {"no tensor v", "[2,2,19,M]"});
   input(gated, "gate", {}, {"no tensor gate", "[2,2,19]"});
   input(delta, "beta", {}, {"no tensor beta", "[2,2,19]"});
+  input({"gdn", ""}, "log_decay", {}, {"no tensor log_decay", "[2,2,19]"});
+  input({"ssd", ""}, "beta", {2, 2, 19, 1}, {"beta is [2,2,19,1]", "[2,2,19]"});
   input(vq, "codebook", {}, {"no tensor codebook", "[2,F,4]"});
   input(soft, "codebook", {}, {"no tensor codebook", "[2,F,4]"});
   input(elu, "q", {2, 19, 4}, {"q is [2,19,4]", "[B,H,N,D]"});
@@ -133,6 +135,9 @@ TEST_F(Attend, NamesInvalidNumbers) {
     number(gated, "gate", value, {fmt::format("gate is {:.9g} at [1,1,18]", value), "from 0 to 1"});
     number(delta, "beta", value, {fmt::format("beta is {:.9g} at [1,1,18]", value), "from 0 to 1"});
   }
+  number({"gdn", ""}, "log_decay", 1e-30, {"log_decay is 1e-30 at [1,1,18]", "at most 0"});
+  number({"gdn", ""}, "beta", 1.5, {"beta is 1.5 at [1,1,18]", "from 0 to 1"});
+  number({"ssd", ""}, "beta", -1, {"beta is -1 at [1,1,18]", "at least 0"});
   number(soft, "sigma", 0, {"sigma is 0", "above 0"});
   number(soft, "sigma", -1, {"sigma is -1", "above 0"});
 }

@@ -20,6 +20,10 @@ std::vector<AttentionOptions> tried_variants() {
     for (const AttentionOptions& variant : entry.variant_options()) {
       const Settings settings = complete_settings(variant);
       const std::string feature = settings.has("feature") ? settings.text("feature") : "";
+      const bool cpu_only =
+          entry.cpu_only || (settings.has("key_norm") && (settings.text("key_norm") != "sum" ||
+                                                          settings.text("rule") == "decay"));
+      if (cpu_only) continue;
       const bool family = entry.name == "linear" || entry.name == "performer";
       const bool chosen = !family || feature == "elu" ||
                           (feature == "exp" && settings.text("rule") == "sum") ||

@@ -67,24 +67,23 @@ std::vector<Tensor> sweep(const Setting& s) {
     return Strided<T>{x.data<T>() + first * width, s.N * width};
   };
   const auto read = [](const Strided<T>& x) { return Strided<const T>{x.data, x.stride}; };
-  const auto gates_of = [&](int64_t first) {
-    DeltaGates<const T> gates{read(strided(beta, 1, first))};
-    if (s.decays) gates.log_decay = read(strided(log_decay, 1, first));
-    return gates;
+  const auto input_of = [&](const Tensor& q, const Tensor& k, int64_t first) {
+    DeltaInput<T> in{q.data_or_null<T>(), k.data<T>(), read(strided(v, s.M, first)),
+                     read(strided(beta, 1, first))};
+    if (s.decays) in.log_decay = read(strided(log_decay, 1, first));
+    return in;
   };
   for (int64_t first = 0; first < s.N; first += s.segment) {
     const ChunkShape shape = shape_of(first);
     const Tensor q = shares<T>({P, shape.length, s.F}, 100 + first),
                  k = shares<T>({P, shape.length, s.F}, 200 + first);
     states.push_back(state.clone());
-    table<T>().delta_forward(context(), shape, q.template data<T>(), k.template data<T>(),
-                             read(strided(v, s.M, first)), gates_of(first),
-                             state.template data<A>(), strided(y, s.M, first));
+    table<T>().delta_forward(context(), shape, input_of(q, k, first), state.template data<A>(),
+                             strided(y, s.M, first));
     // without queries the same is absorbed
     const Tensor alone = states.back().clone();
-    table<T>().delta_forward(context(), shape, nullptr, k.template data<T>(),
-                             read(strided(v, s.M, first)), gates_of(first),
-                             alone.template data<A>(), {});
+    table<T>().delta_forward(context(), shape, input_of({}, k, first), alone.template data<A>(),
+                             {});
     result.push_back(alone);
   }
   for (int64_t first = (s.N - 1) / s.segment * s.segment; first >= 0; first -= s.segment) {
@@ -93,11 +92,10 @@ std::vector<Tensor> sweep(const Setting& s) {
                  k = shares<T>({P, shape.length, s.F}, 200 + first);
     const Tensor dq(q.shape(), v.dtype()), dk(q.shape(), v.dtype());
     table<T>().delta_backward(
-        context(), shape, q.template data<T>(), k.template data<T>(), read(strided(v, s.M, first)),
-        gates_of(first), read(strided(dy, s.M, first)),
+        context(), shape, input_of(q, k, first), read(strided(dy, s.M, first)),
         states[first / s.segment].template data<A>(), dstate.template data<A>(),
-        dq.template data<T>(), dk.template data<T>(), strided(dv, s.M, first),
-        DeltaGates<T>{strided(dbeta, 1, first), strided(dL, 1, first)});
+        {dq.template data<T>(), dk.template data<T>(), strided(dv, s.M, first),
+         strided(dbeta, 1, first), strided(dL, 1, first)});
     result.push_back(dq);
     result.push_back(dk);
   }
@@ -135,9 +133,10 @@ TEST(CudaDelta, OverflowIsCausal) {
   const Tensor beta = gates<float>({1, N}, 3), y({1, N, M}, DType::f32),
                state = Tensor::zeros({1, F, M}, DType::f32);
   ChunkShape shape{1, N, F, M, 64};
-  table<float>().delta_forward(context(), shape, q.data<float>(), k.data<float>(),
-                               {v.data<float>(), N * M}, {{beta.data<float>(), N}},
-                               state.data<float>(), {y.data<float>(), N * M});
+  table<float>().delta_forward(
+      context(), shape,
+      {q.data<float>(), k.data<float>(), {v.data<float>(), N * M}, {beta.data<float>(), N}},
+      state.data<float>(), {y.data<float>(), N * M});
   const std::vector<float> got = y.to_vector<float>();
   for (int64_t i = 0; i < N * M; ++i) EXPECT_EQ(std::isfinite(got[i]), i < at * M) << i;
 }
@@ -156,10 +155,13 @@ TEST(CudaDelta, Steps) {
                        v = input<T>({P, M}, 30 + step);
           const Tensor beta = gates<T>({P}, 40 + step), y({P, M}, q.dtype()),
                        log_decay = log_decays<T>({1, P}, {P}, 1);
-          table<T>().delta_step(context(), q.template data<T>(), k.template data<T>(),
-                                v.template data<T>(), beta.template data<T>(),
-                                step == 0 ? nullptr : log_decay.template data<T>(),
-                                state.template data<A>(), y.template data<T>(), P, F, M);
+          table<T>().delta_step(context(), {P, 1, F, M, 1},
+                                {q.template data<T>(),
+                                 k.template data<T>(),
+                                 {v.template data<T>(), M},
+                                 {beta.template data<T>(), 1},
+                                 {step == 0 ? nullptr : log_decay.template data<T>(), 1}},
+                                state.template data<A>(), y.template data<T>());
           result.push_back(y);
         }
         return result;

@@ -61,6 +61,13 @@ TEST(CudaDevice, RefusesWhatOnlyTheCpuHas) {
   const On device(kCuda);
   expect_error(ErrorKind::usage, {"`attention` cpu-only", "`device` cuda"},
                [] { make_attention({"cpu-only"}); });
+  EXPECT_NE(make_attention({"linear", {{"rule", "gated-delta"}}}), nullptr);
+  for (const Settings& settings :
+       {Settings{{"rule", "decay"}}, Settings{{"rule", "delta"}, {"key_norm", "unit"}},
+        Settings{{"rule", "gated-delta"}, {"decay", "fixed"}}})
+    expect_error(ErrorKind::usage, {"`device` cuda", "leave `device` out"}, [&] {
+      make_attention({"linear", settings});
+    });
 }
 
 // More writes than there are slots on the way, one that is larger than all of them, and nothing:

@@ -27,6 +27,8 @@ std::vector<double> naive(const std::string& name, int64_t nu, const std::vector
       if (name == "elu") phi.push_back(a < 0 ? std::exp(a) : a + 1);
       if (name == "relu") phi.push_back(std::max(a, 0.0) + 1e-3);
       if (name == "exp") phi.push_back(std::exp(a));
+      if (name == "silu") phi.push_back(a / (1 + std::exp(-a)));
+      if (name == "identity") phi.push_back(a);
     }
   }
   return phi;

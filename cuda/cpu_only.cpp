@@ -1,0 +1,18 @@
+// Topics whose kernels run on a CPU alone so far.
+#include "cuda/kernel_tables.h"
+
+namespace linea::cuda {
+
+LINEA_KERNEL_TABLE(SparseAttentionKernels, .sparse_attention = NoKernel<"sparse attention">(),
+                   .sparse_attention_backward = NoKernel<"sparse attention">())
+
+LINEA_KERNEL_TABLE(TopKeysKernels, .top_keys = NoKernel<"top keys">(),
+                   .listed_attention = NoKernel<"top keys">(),
+                   .listed_attention_backward = NoKernel<"top keys">())
+
+LINEA_KERNEL_TABLE(DecayKernels, .log_decays = NoKernel<"log_decays">(),
+                   .log_decays_backward = NoKernel<"log_decays_backward">(),
+                   .state_products = NoKernel<"state_products">(),
+                   .sum_back = NoKernel<"sum_back">())
+
+}  // namespace linea::cuda
