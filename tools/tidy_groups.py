@@ -4,15 +4,15 @@
     tidy_groups.py FOLDER < names      writes FOLDER/groups/N.cpp, N.txt with the names of its sources, and
                                        compile_commands.json; FOLDER has the compile_commands.json of the sources
 
-Sources of a folder are joined where no two have a name of their own in common: in unnamed namespaces, as an alias or
-by a using-declaration. What sets a macro stays alone.
+Sources of a folder are joined where no two have a name of their own in common: in unnamed namespaces or by a
+using-declaration. What sets a macro stays alone.
 """
 import json
 import pathlib
 import re
 import sys
 
-MAX_SOURCES = 10
+MAX_SOURCES = 16
 NO_CODE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<d>[^()\s]*)\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'',
     re.S)
@@ -33,12 +33,12 @@ def heads(text):
 
 
 def own_names(text):
-    names = set(re.findall(r"\bnamespace\s+(\w+)\s*=", text))
-    names |= {name for line in re.findall(r"^using\s+([^;]+);", text, re.M)
-              for name in re.findall(r"\w+", line.split("=")[0])[-1:]}
+    names = set(re.findall(r"^using\s+[\w:]*?(\w+);", text, re.M))
     names |= set(re.findall(r"^int (main)\(", text, re.M))
     for block in re.finditer(r"^namespace \{$", text, re.M):
         for head, has_body in heads(text[block.end():]):
+            if re.match(r"(?:using|namespace)\b.*=", head):  # the same alias may be there twice
+                continue
             head = re.sub(r"^template\s*<[^()]*>\s*", "", head)
             kind = re.match(r"(?:struct|class|union|enum(?: class)?)\s+(\w+)", head)
             function = re.search(r"(\w+)\s*\(", head.split("=")[0])
