@@ -42,8 +42,8 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
 
 void linear_into(const Tensor& x, const Norm& norm, const Linear& linear, bool gelu,
                  const Tensor& residual, const Tensor& y, const Tensor& gelu_input) {
-  const auto& [weight, bias, packed] = linear;
-  const LinearShape shape{num_rows(y), columns(y), columns(x), gelu, packed};
+  const Tensor &weight = linear.weight, &bias = linear.bias;
+  const LinearShape shape{num_rows(y), columns(y), columns(x), gelu, linear.packed};
   require_shape("linear", "x", x, {shape.rows, shape.in});
   require_shape("linear", "weight", weight, {shape.out, shape.in});
   for (const Tensor& x_norm : {norm.weight, norm.bias})
