@@ -1,85 +1,136 @@
 #!/usr/bin/env bash
-# For a machine with an NVIDIA GPU: installs missing packages, builds the CUDA backend, runs its
-# tests on the device (small ones also under compute-sanitizer) and the benchmarks, and writes a Markdown report to OUT.
+# For a machine with an NVIDIA GPU: runs the backend's tests on the device (small ones under compute-sanitizer too)
+# and the benchmarks, and writes a Markdown report to OUT as it goes. Without --pack it installs missing packages
+# and builds first; with it, it runs what tools/gpu-pack.sh packed and installs nothing.
 #
-#   tools/gpu-check.sh [OUT]      default gpu-check.md
-set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-out=$(realpath -m "${1:-gpu-check.md}")
-PATH=$PATH:/usr/local/cuda/bin
-command -v nvcc >/dev/null || { echo "nvcc is not in PATH or /usr/local/cuda/bin: install the CUDA toolkit"; exit 1; }
-nvidia-smi >/dev/null || { echo "no NVIDIA GPU found, or its driver does not respond"; exit 1; }
-capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
-EXTRA=(-DLINEA_CUDA=ON "-DLINEA_CUDA_ARCHITECTURES=$capability-real")
-install_missing "${linea_packages[@]}" "${linea_test_packages[@]}" || echo "Continuing with the installed packages."
-
-say "Building for compute capability $capability"
-build cuda linea test_gpu
-linea=build/cuda/linea tests=build/cuda/tests/cuda/test_gpu
-{
-  echo "| date | device | driver | build |"
-  echo "|---|---|---|---|"
-  echo "| $(date -u +%F) | $(nvidia-smi --query-gpu=name --format=csv,noheader | head -1) |" \
-    "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1) | $(git rev-parse --short HEAD) |"
-  echo
-} >"$out"
-status=0
-
-# One process per suite: after an illegal access, every later CUDA call of the process fails.
-say "Tests on the device"
-passed=0 failed=()
-suites=$("$tests" --gtest_list_tests | grep '^[^ ].*\.' | cut -d. -f1 | sort -u)
-for suite in $suites; do
-  log=build/cuda/test_gpu.${suite//\//-}.log
-  timeout 120 "$tests" --gtest_filter="$suite.*" >"$log" 2>&1 || {
-    failed+=("$suite ($(if [ $? -eq 124 ]; then echo 'timed out'; else echo 'failed'; fi))")
-    grep -h -B6 '^\[  FAILED  \]\|error' "$log" | tail -20 || true
-  }
-  passed=$((passed + $(grep -c '^\[       OK \]' "$log" || true)))
+#   tools/gpu-check.sh [--pack DIR] [--part NAME]... [OUT]      default gpu-check.md
+#
+# Parts, in this order: start tests attention train sample. Each has a time limit, and one that fails does not stop
+# the others. Exit status: 0, 1 if a part failed, 77 without a GPU.
+set -uo pipefail
+pack= parts=() out=gpu-check.md
+while [ $# -gt 0 ]; do
+  case $1 in
+    --pack) pack=$(realpath "$2"); shift ;;
+    --part) parts+=("$2"); shift ;;
+    *) out=$1 ;;
+  esac
+  shift
 done
-{
-  echo "Tests: $passed passed; suites with a failure: ${#failed[@]}"
-  [ ${#failed[@]} -eq 0 ] || printf '* %s\n' "${failed[@]}"
-  echo
-} | tee -a "$out"
-[ ${#failed[@]} -eq 0 ] && [ "$passed" -gt 0 ] || status=1
+[ ${#parts[@]} -gt 0 ] || parts=(start tests attention train sample)
+out=$(realpath -m "$out")
+logs=$(dirname "$out")/gpu-check.logs
+mkdir -p "$logs"
+PATH=$PATH:/usr/local/cuda/bin
 
-# Row kernels, state kernels and tensor-core kernels at small sizes.
-if command -v compute-sanitizer >/dev/null; then
-  for tool in memcheck racecheck; do
-    say "compute-sanitizer, $tool"
-    log=build/cuda/sanitizer.$tool.log result=passed
-    timeout 80 compute-sanitizer --tool "$tool" --error-exitcode 1 "$tests" --gtest_brief=1 \
-      --gtest_filter='CudaRows*:CudaNormalization*:CudaTokens*:CudaRecurrent*:CudaChunkForward.EverySize:CudaSoftmaxAttention.*:CudaDelta.*' \
-      >"$log" 2>&1 || {
-      if [ $? -eq 124 ] && ! grep -qE '^=+ (Invalid|Error|Program hit|Race|Uninit|Misaligned)' "$log"; then
-        result="no error before the timeout"
-      else
-        result=failed status=1
-      fi
-    }
-    printf 'compute-sanitizer %s: %s `%s`\n\n' "$tool" "$result" "$(grep -h 'SUMMARY' "$log" | tail -1 || true)" | tee -a "$out"
-  done
+nvidia-smi >/dev/null 2>&1 || { echo "no NVIDIA GPU found, or its driver does not respond"; exit 77; }
+if [ -n "$pack" ]; then
+  cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+  linea=$pack/bin/linea tests=$pack/bin/test_gpu commit=$(cat "$pack/commit")
+  cuda=/usr/local/cuda/lib64
+  [ -e "$cuda/libcublasLt.so.13" ] ||
+    cuda=$(python3 -c 'import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], "cu13", "lib"))')
+  export LD_LIBRARY_PATH=$pack/lib:$cuda
+else
+  set -e
+  source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+  command -v nvcc >/dev/null || { echo "nvcc is not in PATH or /usr/local/cuda/bin: install the CUDA toolkit"; exit 1; }
+  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
+  EXTRA=(-DLINEA_CUDA=ON "-DLINEA_CUDA_ARCHITECTURES=$capability-real")
+  install_missing "${linea_packages[@]}" "${linea_test_packages[@]}" || echo "Continuing with the installed packages."
+  build cuda linea test_gpu
+  linea=build/cuda/linea tests=build/cuda/tests/cuda/test_gpu commit=$(git describe --always --dirty)
+  set +e
 fi
 
-say "Benchmarks"
-"$linea" info | grep -o 'cuda:.*' | sed 's/^/    /' | tee -a "$out" || status=1
-echo >>"$out"
-for dtype in fp32 tf32 bf16; do
-  "$linea" bench train --preset mnist-paper --device cuda --dtype "$dtype" --batch 256 2>&1 |
-    sed "s/^/    /" | tee -a "$out" || status=1
-  echo >>"$out"
+status=0
+report() { tee -a "$out"; }
+# seconds, command...: its lines, indented as Markdown code
+measure() {
+  local limit=$1
+  shift
+  printf '\n`%s`\n\n' "$(printf '%s ' "$@" | sed "s#$linea#linea#; s/ \$//")" | report
+  timeout "$limit" "$@" 2>&1 | sed 's/^/    /' | report
+  local failed=${PIPESTATUS[0]}
+  [ "$failed" -eq 0 ] || { echo "    exit status $failed (124: over $limit s)" | report; status=1; }
+}
+
+# One process a suite, because every CUDA call after an illegal access fails; several at a time.
+suite() {
+  local log=$logs/test.${1//\//-}.log
+  timeout 100 "$tests" --gtest_filter="$1.*" >"$log" 2>&1 || echo "exit status $?" >>"$log"
+}
+run_suites() { # names...
+  local suite failed=0 passed
+  rm -f "$logs"/test.*.log
+  export -f suite
+  export tests logs
+  printf '%s\n' "$@" | OMP_NUM_THREADS=2 xargs -P 8 -I{} bash -c 'suite {}'
+  passed=$(cat "$logs"/test.*.log | grep -c '^\[       OK \]')
+  for suite in "$logs"/test.*.log; do
+    ! grep -q '^exit status' "$suite" || { failed=$((failed + 1)); status=1; }
+  done
+  printf '\n%s tests passed, %s of %s suites failed\n' "$passed" "$failed" "$#" | report
+  [ "$passed" -gt 0 ] || status=1
+  grep -H '^exit status' "$logs"/test.*.log | sed "s#$logs/test.#* #; s/.log:/: /" | report
+  grep -h '^\[  FAILED  \].*ms)' "$logs"/test.*.log | sed 's/^/    /' | head -60 | report
+}
+
+sanitize() { # tool
+  local log=$logs/sanitizer.$1.log result=passed code=0
+  timeout 100 compute-sanitizer --tool "$1" --error-exitcode 1 "$tests" --gtest_brief=1 \
+    --gtest_filter='CudaRows*:CudaNormalization*:CudaTokens*:CudaRecurrent*:CudaChunkForward.EverySize:CudaSoftmaxAttention.*:CudaDelta.*' \
+    >"$log" 2>&1 || code=$?
+  [ $code -eq 0 ] || result=failed
+  [ $code -ne 124 ] || grep -qE '^=+ (Invalid|Error|Program hit|Race|Uninit|Misaligned)' "$log" ||
+    result="no error before the time limit"
+  echo "compute-sanitizer $1: $result $(grep -h 'SUMMARY' "$log" | tail -1)"
+}
+
+part_start() {
+  measure 60 "$linea" info
+}
+part_tests() {
+  run_suites $("$tests" --gtest_list_tests | grep '^[^ ].*\.' | cut -d. -f1 | sort -u)
+  command -v compute-sanitizer >/dev/null || return 0
+  echo | report
+  { sanitize memcheck & sanitize racecheck & wait; } | report
+  ! grep -q 'compute-sanitizer.*: failed' "$out" || status=1
+}
+part_attention() {
+  local sizes="--device cuda --dtype bf16 --batch 8 --heads 32 --key-size 128" filter
+  measure 120 "$linea" bench attention $sizes --lengths 2048,4096,16384 --attention linear
+  if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+    measure 60 python3 bench/peers/attention_cuda.py
+  fi
+  measure 60 "$linea" bench attention $sizes --lengths 2048 --attention softmax,performer,linear:rule=gated,linear:rule=delta
+  if command -v ncu >/dev/null; then
+    filter='regex:sum_chunk|read_chunk|query_gradient|key_gradient|value_gradient|attend|gradient_of'
+    timeout 90 ncu --clock-control none --set basic --section SchedulerStats --section WarpStateStats \
+      --section ComputeWorkloadAnalysis --section MemoryWorkloadAnalysis --csv --page raw \
+      --kernel-name "$filter" --launch-count 12 \
+      "$linea" bench attention $sizes --lengths 2048 --attention linear --seconds 0.001 >"$logs/ncu.attention.csv" 2>&1
+    measure 20 python3 tools/read_ncu.py "$logs/ncu.attention.csv"
+  fi
+}
+part_train() {
+  measure 90 "$linea" bench train --preset mnist-paper --device cuda --dtype bf16 --batch 256
+  measure 60 "$linea" bench train --preset mnist-paper --device cuda --dtype bf16 --batch 10
+  measure 60 "$linea" bench train --preset mnist-paper --device cuda --dtype tf32 --batch 256
+  measure 60 "$linea" bench train --preset mnist-paper --device cuda --dtype fp32 --batch 256
+}
+part_sample() {
+  measure 60 "$linea" bench sample --preset mnist-paper --device cuda --dtype bf16 --batches 1,64,1024,8192
+}
+
+printf '| date | device | driver | build |\n|---|---|---|---|\n| %s | %s | %s | %s |\n' "$(date -u +%F)" \
+  "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)" \
+  "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)" "$commit" >"$out"
+for part in "${parts[@]}"; do
+  started=$SECONDS
+  printf '\n## %s\n' "$part" | report
+  "part_$part"
+  printf '\n%s: %s s\n' "$part" "$((SECONDS - started))" | report
 done
-"$linea" bench sample --preset mnist-paper --device cuda --dtype bf16 --batches 1,256,1024,2048,4096,8192 2>&1 |
-  sed "s/^/    /" | tee -a "$out" || status=1
-echo >>"$out"
-for streams in 1 2; do  # above: four
-  printf 'In %s streams at most:\n\n' "$streams" | tee -a "$out"
-  "$linea" bench sample --preset mnist-paper --device cuda --dtype bf16 --streams "$streams" --batches 1024,4096 2>&1 |
-    sed "s/^/    /" | tee -a "$out" || status=1
-  echo >>"$out"
-done
-"$linea" bench attention --device cuda --dtype bf16 --batch 8 --heads 32 --key-size 128 --lengths 2048,4096,8192,16384 \
-  --attention linear,performer,softmax 2>&1 | sed "s/^/    /" | tee -a "$out" || status=1
-echo "Written to $out"
+echo "Written to $out, logs to $logs"
 exit $status
