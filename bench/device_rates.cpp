@@ -118,6 +118,7 @@ double read_rate(double bytes) {
 }
 
 std::vector<std::string> rates_of_cuda() {
+  const Context before = context();
   use_device({DeviceKind::cuda, 0});
   const auto teraflops = [](DType dtype, FloatProducts products) {
     context().products = products;
@@ -126,10 +127,12 @@ std::vector<std::string> rates_of_cuda() {
   const double rounded = teraflops(DType::f32, FloatProducts::rounded);
   const double strict = teraflops(DType::f32, FloatProducts::exact),
                halves = teraflops(DType::bf16, FloatProducts::exact);
+  const double read = read_rate(0), launch = launch_seconds();
+  context() = before;
   return {fmt::format("products of fp32 {:.3g} TFLOP/s, tf32 {:.3g}, bf16 {:.3g}", strict, rounded,
                       halves),
-          fmt::format("reads {:.3g} GB/s; a captured launch takes {:.2g} us", read_rate(0) / 1e9,
-                      launch_seconds() * 1e6)};
+          fmt::format("reads {:.0f} GB/s; a captured launch takes {:.2g} us", read / 1e9,
+                      launch * 1e6)};
 }
 
 }  // namespace linea

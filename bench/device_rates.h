@@ -22,7 +22,7 @@ double read_rate(double bytes);
 // device records.
 double launch_seconds();
 
-// Rates of a CUDA device for `linea info`, a line each; makes it the device of this thread.
+// Rates of a CUDA device for `linea info`, a line each.
 std::vector<std::string> rates_of_cuda();
 
 }  // namespace linea

@@ -28,6 +28,12 @@ TEST(CudaDevice, ReportsTheTimeOfALaunch) {
   EXPECT_GT(launch_seconds(), 0);
 }
 
+// `linea info` makes every attention afterwards, of which some have no kernels for CUDA.
+TEST(CudaDevice, RatesLeaveTheContext) {
+  EXPECT_EQ(rates_of_cuda().size(), 2u);
+  EXPECT_EQ(context().device, Device{});
+}
+
 TEST(CudaDevice, TensorsAreOnTheContextsDevice) {
   const Tensor before({3}, DType::f32);
   EXPECT_EQ(before.device(), Device{});
