@@ -1,14 +1,12 @@
-// y = residual + f(norm(x) w^T + bias). With few rows of bf16, the norm and the product are one
-// launch (cuda/fused_norm_linear.cu); otherwise the norm comes first. cublasLt fuses bias, GELU and
-// residual into the product as far as it can; for the rest, a plain product is followed by separate
-// kernels. Rows are read as columns, as in gemm.cpp: y^T = w x^T.
+// y = residual + f(norm(x) w^T + bias). The norm is a launch of its own. cublasLt fuses bias, GELU
+// and residual into the product as far as it can; for the rest, a plain product is followed by
+// separate kernels. Rows are read as columns, as in gemm.cpp: y^T = w x^T.
 #include <cublasLt.h>
 
 #include <type_traits>
 
 #include "base/error.h"
 #include "cuda/blas.h"
-#include "cuda/fused_norm_linear.h"
 #include "cuda/kernel_tables.h"
 #include "tensor/workspace.h"
 
@@ -122,8 +120,6 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
     return kernels_of<ElementwiseKernels<T>>().pointwise(ctx, Pointwise::gelu, u.same, y, n);
   }
   if (norm.weight != nullptr) {
-    if constexpr (std::is_same_v<T, BFloat16>)
-      if (residual == nullptr && fused_norm_linear(ctx, shape, x, norm, w, bias, y)) return;
     const Workspace<T> normalized(ctx, shape.rows * shape.in);
     const Workspace<A> mean(ctx, shape.rows), scale(ctx, shape.rows);
     kernels_of<NormalizationKernels<T>>().layer_norm(ctx, x, norm.weight, norm.bias,
