@@ -39,7 +39,7 @@ struct TrainBench {
 struct SampleBench {
   ModelChoice model;
   std::vector<int64_t> batches = {1, 16, 256, 1024};
-  int64_t tokens = 0, streams = 0;
+  int64_t tokens = 0;
   bool json = false;
 };
 

@@ -106,7 +106,6 @@ void print(const SampleBench& options, const StateBytes& state, const Sampled& s
                                    {"of_read", number(sampled.of_read)},
                                    {"state_bytes", state.all},
                                    {"convolution_bytes", state.rows}};
-    if (options.streams > 0) line["streams"] = options.streams;
     if (!sampled.not_captured.empty()) line["not_captured"] = sampled.not_captured;
     return print_json_line(line);
   }
@@ -129,12 +128,7 @@ void run(SampleBench options) {
   require(options.tokens >= 0, "`tokens` is {}; it must be at least 0", options.tokens);
   for (const int64_t batch : options.batches)
     require(batch >= 1, "`batches` has {}; each must be at least 1", batch);
-  require(options.streams >= 0, "`streams` is {}; it must be at least 0", options.streams);
-  require(options.streams == 0 || context().device.kind != DeviceKind::cpu,
-          "`streams` is {}: a CPU samples a batch in one part; leave it out, or use `device` cuda",
-          options.streams);
   const Machine machine = measure_machine(0.3, options.model.config.dtype);
-  if (options.streams > 0) context().sizes.streams = options.streams;
   const Transformer model(config);
   const StateBytes state = state_bytes(model);
   if (options.json) {

@@ -97,9 +97,6 @@ void add_sample_bench(CLI::App& bench, int& exit_code) {
              OptionKind::comma_separated);
   add_option(command, "--tokens", options->tokens, "timed positions; 0: automatic",
              OptionKind::shows_default);
-  add_option(command, "--streams", options->streams,
-             "maximum number of concurrent streams of a batch on a GPU; 0: the device's default",
-             OptionKind::shows_default);
   add_flag(command, "--json", options->json, "one JSON object per line");
   set_run(command, options, exit_code);
 }

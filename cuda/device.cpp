@@ -43,8 +43,8 @@ void start_device(Machine& m, int device) {
   check_cuda(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "querying shared memory");
   m.queue.shared_bytes = static_cast<size_t>(shared_bytes);
-  cudaStream_t stream = nullptr;
-  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
+  check_cuda(cudaStreamCreateWithFlags(&m.queue.stream, cudaStreamNonBlocking),
+             "creating a stream");
   // Keep freed blocks, so that no step waits for the driver.
   cudaMemPool_t pool = nullptr;
   uint64_t keep_all = UINT64_MAX;
@@ -52,9 +52,12 @@ void start_device(Machine& m, int device) {
   check_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all),
              "configuring the memory pool");
   check_blas_status(cublasCreate(&m.queue.blas), "initializing cuBLAS");
-  void* workspace = nullptr;
-  check_cuda(cudaMalloc(&workspace, kBlasWorkspace), "allocating the cuBLAS workspace");
-  put_on(m.queue, stream, workspace);
+  check_cuda(cudaMalloc(&m.queue.blas_workspace, kBlasWorkspace),
+             "allocating the cuBLAS workspace");
+  // Changing the stream resets the workspace.
+  check_blas_status(cublasSetStream(m.queue.blas, m.queue.stream), "setting the cuBLAS stream");
+  check_blas_status(cublasSetWorkspace(m.queue.blas, m.queue.blas_workspace, kBlasWorkspace),
+                    "setting the cuBLAS workspace");
   // Partial sums of split bf16 products are added in float.
   constexpr int kSumsOfFloat =
       CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
@@ -68,15 +71,6 @@ void start_device(Machine& m, int device) {
 }
 
 }  // namespace
-
-// Changing the stream resets cuBLAS's workspace, so it is set again.
-void put_on(Queue& queue, cudaStream_t stream, void* blas_workspace) {
-  queue.stream = stream;
-  queue.blas_workspace = blas_workspace;
-  check_blas_status(cublasSetStream(queue.blas, stream), "setting the cuBLAS stream");
-  check_blas_status(cublasSetWorkspace(queue.blas, blas_workspace, kBlasWorkspace),
-                    "setting the cuBLAS workspace");
-}
 
 const Queue& default_queue() { return machine().queue; }
 
@@ -94,7 +88,7 @@ void start(Context& ctx) {
   send_step(ctx);
   // Few large operations: a launch costs several microseconds, and device memory holds more than a
   // CPU's cache.
-  ctx.sizes = {int64_t{1} << 27, int64_t{1} << 26, 1024, false, kMaxPending, 64, 4};
+  ctx.sizes = {int64_t{1} << 27, int64_t{1} << 26, 1024, false, kMaxPending, 64};
 }
 
 std::vector<std::string> devices() {

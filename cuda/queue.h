@@ -1,5 +1,4 @@
-// A device's queue, which runs its operations in order: a stream, and cuBLAS on it. (Branches of a
-// captured graph use streams of their own: cuda/recorder.cpp.)
+// A device's queue, which runs its operations in order: a stream, and cuBLAS on it.
 #pragma once
 
 #include <cublas_v2.h>
@@ -20,9 +19,6 @@ struct Queue {
   size_t shared_bytes = 0;  // the maximum for a block, with allow_shared_bytes
   bool recording = false;   // operations are captured instead of run
 };
-
-// Moves the queue and cuBLAS to this stream, with this workspace of kBlasWorkspace bytes.
-void put_on(Queue& queue, cudaStream_t stream, void* blas_workspace);
 
 inline Queue& queue(const Context& ctx) { return *static_cast<Queue*>(ctx.queue); }
 inline cudaStream_t stream(const Context& ctx) { return queue(ctx).stream; }

@@ -14,8 +14,6 @@ namespace {
 
 using Rows = std::vector<std::vector<int32_t>>;
 
-constexpr int64_t kMinRowsPerStream = 128;  // fewer leave most of a GPU idle in a product
-
 // l_u + S (l_c - l_u), with the scores of the rows with their classes, then those without.
 Tensor guided_scores(const Tensor& scores, double S) {
   const int64_t rows = scores.size(0) / 2;
@@ -29,35 +27,34 @@ void repeat_first_half(const Tensor& x) {
   ops::copy_into(x.rows(0, half), x.rows(half, half));
 }
 
-// Rows that are sampled by a stream of the device of their own. Their tokens stay on the device
-// until the host reads the buffer. With guidance the model reads each row twice: all rows with
-// their classes, then all without.
-struct Stream {
-  Stream(int64_t first_row, int64_t row_count, bool is_guided, const Tensor& token_buffer)
-      : first(first_row), rows(row_count), guided(is_guided) {
+// The rows of a batch. Their tokens stay on the device until the host reads the buffer. With
+// guidance the model reads each row twice: all rows with their classes, then all without.
+struct SampledRows {
+  SampledRows(int64_t row_count, bool is_guided, const Tensor& token_buffer)
+      : rows(row_count), guided(is_guided) {
     tokens = Tensor::zeros({rows * (guided ? 2 : 1)}, DType::i32);
     sampled.tokens = tokens.rows(0, rows);
     sampled.count = Tensor::zeros({rows}, DType::i32);
     sampled.token_buffer = token_buffer;
   }
 
-  void start(const Model& model, const DecodeState* shared) {
-    state = model.start(tokens.numel(), shared);
+  void start(const Model& model) {
+    state = {};  // frees its weights before the new ones
+    state = model.start(tokens.numel());
     sampled.positions = state.device_position.rows(0, rows);
   }
 
   // Reads column `position` of the rows.
   void read(const Rows& all, size_t position, const ModelConfig& config) const {
     std::vector<int32_t> column;
-    for (int64_t row = first; row < first + rows; ++row)
-      column.push_back(all[static_cast<size_t>(row)][position]);
+    for (const std::vector<int32_t>& row : all) column.push_back(row[position]);
     if (guided) column.insert(column.end(), column.begin(), column.end());
     if (guided && position == 0)
       std::fill(column.begin() + static_cast<std::ptrdiff_t>(rows), column.end(), config.no_class);
     ops::copy_into(token_tensor(column, tokens.shape(), config.input_vocab_size), tokens);
   }
 
-  int64_t first, rows;
+  int64_t rows;
   bool guided;
   Tensor tokens;  // that the model reads
   DecodeState state;
@@ -68,38 +65,24 @@ struct Stream {
 // graph and replays it.
 class Window {
  public:
-  // Samples what follows a stream's outputs.
-  using Sample = std::function<void(const Tensor& outputs, const Stream& stream)>;
+  // Samples what follows the outputs.
+  using Sample = std::function<void(const Tensor& outputs, const SampledRows& rows)>;
 
   Window(const Model& model, int64_t rows, bool guided, Sample sample)
       : model_(model),
         sample_(std::move(sample)),
         capacity_(context().sizes.token_buffer),
-        token_buffer_(Tensor::zeros({capacity_ * rows}, DType::i32)) {
-    const int64_t max = model.is_step_capturable() ? context().sizes.streams : 1;
-    const int64_t streams = std::clamp<int64_t>(rows / kMinRowsPerStream, 1, max);
-    for (int64_t i = 0; i < streams; ++i) {
-      const int64_t first = i * rows / streams, count = (i + 1) * rows / streams - first;
-      streams_.emplace_back(
-          first, count, guided,
-          token_buffer_.rows(capacity_ * first, capacity_ * count).reshape({capacity_, count}));
-    }
-  }
+        token_buffer_(Tensor::zeros({capacity_, rows}, DType::i32)),
+        rows_(rows, guided, token_buffer_) {}
 
   // Reads the tokens of `rows` from `first` on into new states, and samples what follows the last.
   void read(const Rows& rows, size_t first) {
     graph_recorder_.reset();
-    for (Stream& stream : streams_) stream.state = {};  // frees its weights before the new ones
-    for (Stream& stream : streams_) {
-      const Stream& leader = streams_[0];
-      stream.start(model_, &stream == &leader ? nullptr : &leader.state);
-    }
+    rows_.start(model_);
     if (model_.is_step_capturable()) graph_recorder_ = make_graph_recorder();
     for (size_t position = first; position < rows[0].size(); ++position) {
-      for (Stream& stream : streams_) {
-        stream.read(rows, position, model_.config());
-        model_.begin_position(stream.state);
-      }
+      rows_.read(rows, position, model_.config());
+      model_.begin_position(rows_.state);
       decode_position(position + 1 == rows[0].size());
     }
     ++sampled_;
@@ -107,12 +90,12 @@ class Window {
 
   // Samples what follows the tokens that were sampled last.
   void advance() {
-    for (Stream& stream : streams_) model_.count_position(stream.state);
+    model_.count_position(rows_.state);
     decode_position(true);
     ++sampled_;
   }
 
-  bool full() const { return streams_[0].state.position >= model_.config().length; }
+  bool full() const { return rows_.state.position >= model_.config().length; }
   bool is_asynchronous() const { return capacity_ > 1; }
   // Whether the token buffer is full.
   bool must_flush() const { return sampled_ - taken_ >= capacity_; }
@@ -123,33 +106,20 @@ class Window {
   Rows take() {
     Rows result(static_cast<size_t>(sampled_ - taken_));
     const std::vector<int32_t> buffer = token_buffer_.to_vector<int32_t>();
-    for (const Stream& stream : streams_) {
-      for (int64_t n = taken_; n < sampled_; ++n) {
-        const auto begin = buffer.begin() + capacity_ * stream.first + n % capacity_ * stream.rows;
-        Rows::value_type& tokens = result[static_cast<size_t>(n - taken_)];
-        tokens.insert(tokens.end(), begin, begin + stream.rows);
-      }
+    for (std::vector<int32_t>& tokens : result) {
+      const auto begin = buffer.begin() + taken_++ % capacity_ * rows_.rows;
+      tokens.assign(begin, begin + rows_.rows);
     }
-    taken_ = sampled_;
     return result;
   }
 
  private:
-  // All streams read the tokens that they hold and, if `samples`, replace them by those that
+  // The model reads the tokens that the rows hold and, if `samples`, replaces them by those that
   // follow.
   void decode_position(bool samples) {
     const auto work = [&] {
-      for (size_t i = 0; i < streams_.size(); ++i) {
-        const auto work_of_stream = [&, &stream = streams_[i]] {
-          const Tensor outputs = model_.decode(stream.state, stream.tokens);
-          if (samples) sample_(outputs, stream);
-        };
-        if (graph_recorder_ != nullptr) {
-          graph_recorder_->fork(i, work_of_stream);
-        } else {
-          work_of_stream();
-        }
-      }
+      const Tensor outputs = model_.decode(rows_.state, rows_.tokens);
+      if (samples) sample_(outputs, rows_);
     };
     if (graph_recorder_ != nullptr && graph_recorder_->run(samples ? 0 : 1, work)) return;
     if (graph_recorder_ != nullptr) refusal_ = graph_recorder_->refusal();
@@ -160,8 +130,8 @@ class Window {
   const Model& model_;
   Sample sample_;
   int64_t capacity_;     // positions in the token buffer
-  Tensor token_buffer_;  // of one stream after the other, so that one read fetches all
-  std::vector<Stream> streams_;
+  Tensor token_buffer_;  // [capacity, rows]
+  SampledRows rows_;
   int64_t sampled_ = 0, taken_ = 0;
   std::unique_ptr<GraphRecorder> graph_recorder_;
   std::string refusal_;  // why the recorder could not capture
@@ -191,17 +161,17 @@ std::vector<std::vector<int32_t>> Generator::sample(const std::vector<std::vecto
   Rows rows = prompt;
   check_guidance(model_, options_.guidance);
   Window window(model_, static_cast<int64_t>(rows.size()), options_.is_guided(),
-                [this](const Tensor& outputs, const Stream& stream) {
-                  SamplingParams params = options_.params();
-                  params.first_row += stream.first;
+                [this](const Tensor& outputs, const SampledRows& sampled_rows) {
+                  const SamplingParams params = options_.params();
                   const RandomStream numbers{options_.seed, Purpose::sample, 0, 0};
                   const OutputHead& head = model_.output_head();
-                  if (!stream.guided) return head.sample(outputs, params, numbers, stream.sampled);
+                  if (!sampled_rows.guided)
+                    return head.sample(outputs, params, numbers, sampled_rows.sampled);
                   const Tensor scores = guided_scores(head.scores(outputs), options_.guidance);
                   ops::sample(OutputKind::logits, scores, scores.size(1), params, numbers,
-                              stream.sampled);
-                  repeat_first_half(stream.tokens);
-                  repeat_first_half(stream.state.device_position);
+                              sampled_rows.sampled);
+                  repeat_first_half(sampled_rows.tokens);
+                  repeat_first_half(sampled_rows.state.device_position);
                 });
   Rows taken;  // from the window, not yet appended to the rows
   bool continues = true;

@@ -79,7 +79,7 @@ Model::Model(const ModelConfig& config) : config_(config) {
   head_ = make_output_head(config_.output_head, config_.vocab_size);
 }
 
-DecodeState Model::start(int64_t, const DecodeState*) const {
+DecodeState Model::start(int64_t) const {
   fail(ErrorKind::usage, "this model reads two tokens at a position and does not sample");
 }
 

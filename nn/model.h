@@ -85,9 +85,9 @@ class Model {
                       Var* auxiliary = nullptr) const = 0;
 
   // The recurrent form: ids i32 [B] of the next position -> outputs [B,output_head().outputs()], by
-  // the weights as they were at the start; `shared`: by the weights of that state. Errors: a
-  // position past the length, a model that does not sample.
-  virtual DecodeState start(int64_t batch, const DecodeState* shared = nullptr) const;
+  // the weights as they were at the start. Errors: a position past the length, a model that does
+  // not sample.
+  virtual DecodeState start(int64_t batch) const;
   Tensor step(DecodeState& state, const Tensor& ids) const;
   // A step in two: begin_position counts the position and writes it to the device, decode computes.
   // Where the device counts its position itself (ops::Sampled), count_position counts on the host

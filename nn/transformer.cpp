@@ -86,19 +86,15 @@ void Transformer::prepare_for_sampling() {
   cast_weights({&norm_.weight, &norm_.bias, &output_.weight, &output_.bias}, config_.stored);
 }
 
-DecodeState Transformer::start(int64_t batch, const DecodeState* shared) const {
+DecodeState Transformer::start(int64_t batch) const {
   DecodeState state;
   state.device_position = Tensor::zeros({batch}, DType::i32);
   if (classes_.weight.defined()) state.classes = Tensor::zeros({batch}, DType::i32);
   for (const TransformerBlock& block : blocks_)
     state.layers.push_back(block.start(state.device_position, config_.stored));
-  if (shared != nullptr) {
-    state.weights = shared->weights;
-  } else {
-    const auto weights = std::make_shared<Transformer>(*this);
-    weights->prepare_for_sampling();
-    state.weights = weights;
-  }
+  const auto weights = std::make_shared<Transformer>(*this);
+  weights->prepare_for_sampling();
+  state.weights = weights;
   return state;
 }
 

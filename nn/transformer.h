@@ -26,7 +26,7 @@ class Transformer final : public Model {
 
   Var forward(const Tensor& ids, bool training, const Tensor& second_ids = Tensor(),
               Var* auxiliary = nullptr) const override;
-  DecodeState start(int64_t batch, const DecodeState* shared = nullptr) const override;
+  DecodeState start(int64_t batch) const override;
   Tensor decode(DecodeState& state, const Tensor& ids) const override;
 
   void scale_queries_from_softmax(int64_t layer) override;

@@ -33,10 +33,6 @@ class GraphRecorder {
   // or reads host memory) and the device did nothing: undo what `work` did on the host and call
   // again, which runs it eagerly.
   virtual bool run(size_t segment, const std::function<void()>& work) = 0;
-  // Within a segment's work: one of several branches, which the graph runs concurrently. A branch
-  // reads nothing that another writes and writes nothing that another touches. All branches follow
-  // the work before the first and precede the work after the last.
-  virtual void fork(size_t branch, const std::function<void()>& work) = 0;
   // Kernels and copies of a captured segment; 0 where it was not captured.
   virtual size_t launches(size_t segment) const = 0;
   // Why capture failed; empty where it has not.

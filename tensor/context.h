@@ -44,8 +44,8 @@ struct WorkSizes {
   int64_t segment = 256;  // positions of a tile whose features are computed by tensor ops
   bool panels = true;     // sampling uses weights packed in panels
   // While sampling: capacity of the pending updates of a state (tensor/kernel_shapes.h); positions
-  // sampled before the host reads their tokens; concurrent streams of a batch.
-  int64_t pending = 0, token_buffer = 1, streams = 1;
+  // sampled before the host reads their tokens.
+  int64_t pending = 0, token_buffer = 1;
   // On a GPU: tiles of 64 positions in a chunk, which writes one state (0: chosen by the shape);
   // thread blocks that keep the device busy.
   int64_t tiles = 0, blocks = 512;

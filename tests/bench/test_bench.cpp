@@ -187,7 +187,6 @@ TEST_F(Bench, SampleReportsSpeedByBatch) {
   };
   EXPECT_NEAR(weights("bf16"), weights("fp32") / 2, 0.1);
   refused(2, "bench sample --batches 0", {"--batches", "0"});
-  refused(2, "bench sample --streams 2", {"--streams is 2", "--device cuda"});
   refused(2, "bench sample --dtype tf32", {"--dtype tf32", "--device cuda"});
   refused(2, "bench train --dtype tf32", {"--dtype tf32", "--device cuda"});
   refused(2, "bench attention --dtype tf32", {"--dtype tf32", "--device cuda"});

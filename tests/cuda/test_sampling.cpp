@@ -141,8 +141,8 @@ TEST_F(CudaSampling, IsCapturedAfterTheFirstPositions) {
   }
 }
 
-// Enough rows for streams of different sizes: the CPU's tokens.
-TEST_F(CudaSampling, StreamsSampleAsTheCpu) {
+// The CPU's tokens, of many rows.
+TEST_F(CudaSampling, ManyRowsSampleAsTheCpu) {
   const Transformer model(small("linear"));
   context().sizes.token_buffer = 4;  // positions, so that it is gone through several times
   const std::vector<std::vector<int32_t>> prompts(3 * 128 + 1, {1, 5, 2});
@@ -158,7 +158,7 @@ TEST_F(CudaSampling, StreamsSampleAsTheCpu) {
   EXPECT_LE(different, 4u);  // a sum in another order may turn a draw
 }
 
-// In bf16, in parts that are recorded, past positions at which states are written: the tokens of
+// In bf16, recorded, past positions at which states are written: the tokens of
 // one position after the other.
 TEST_F(CudaSampling, CapturedBf16SamplingMatchesEager) {
   ModelConfig config = small("linear");
@@ -201,7 +201,7 @@ TEST_F(CudaSampling, FillsTheMemory) {
 }
 
 // Rows that are read with their class and without, by all embeddings that sampling remembers
-// something for, in streams of different sizes: the CPU's tokens.
+// something for: the CPU's tokens.
 TEST_F(CudaSampling, GuidedRowsAreThoseOfTheCpu) {
   ModelConfig config = small("linear");
   config.classes = 2;
