@@ -49,7 +49,9 @@ struct AttentionInputs {
 
 // What an update rule makes of its gates, [B,H,N] each, 0 in the padding; undefined: none.
 struct RuleGates {
-  Var log_decay{};   // <= 0: what the state before a position is multiplied by, as its log
+  // <= 0: what the state before a position is multiplied by, as its log; [B,H,N,F]: each of its rows,
+  // where y has no denominator.
+  Var log_decay{};
   Var log_weight{};  // of the position's key, where values are summed
   // The share of the difference that is written, where values are corrected; the weight of what is
   // written, where y has no denominator.

@@ -73,6 +73,7 @@ struct GateTensors {
     };
     return {new_tensor(beta), new_tensor(log_decay)};
   }
+  bool channels() const { return log_decay.defined() && log_decay.shape().rank() == 4; }
   Tensor beta, log_decay;
 };
 
@@ -99,7 +100,7 @@ class DeltaPass {
                 const std::vector<Tensor>& parameters) const {
     plan_.each_tile([&](const Tile& tile) {
       const Tensor dstate = zero_state(tile);
-      const Tensor end = Tensor::zeros({tile.batch_heads, 1}, dstate.dtype());
+      const Tensor end = Tensor::zeros({tile.batch_heads, decays()}, dstate.dtype());
       each_segment_back(
           plan_.segments(tile), zero_state(tile),
           [&](const Tile& segment, const Tensor& state) { pass(segment, state, Tensor()); },
@@ -125,16 +126,18 @@ class DeltaPass {
   ChunkShape shape(const Tile& segment) const {
     ChunkShape result = plan_.chunk_shape(segment);
     result.corrects = kind_.corrects;
+    result.channel_decays = gates_.channels();
     return result;
   }
+  int64_t decays() const { return gates_.channels() ? plan_.features : 1; }  // of a position
 
-  Strided<T> gate(const Tensor& x, const Tile& segment) const {
-    return x.defined() ? plan_.strided(x, 1, segment) : Strided<T>{nullptr, 0};
+  Strided<T> gate(const Tensor& x, int64_t width, const Tile& segment) const {
+    return x.defined() ? plan_.strided(x, width, segment) : Strided<T>{nullptr, 0};
   }
 
   DeltaInput<T> input(const Tensor& q, const Tensor& k, const Tile& segment) const {
     return {pointer<T>(q), pointer<T>(k), plan_.strided(in_.v.data, plan_.values, segment),
-            gate(gates_.beta, segment), gate(gates_.log_decay, segment)};
+            gate(gates_.beta, 1, segment), gate(gates_.log_decay, decays(), segment)};
   }
 
   // Takes `state` over the segment; reads it where y is there to be written.
@@ -146,8 +149,8 @@ class DeltaPass {
       q = features(in_.q, Side::query, segment).normed.rows;
       out = plan_.strided(y, plan_.values, segment);
     }
-    table_.delta_forward(context(), shape(segment), input(q, k, segment),
-                         state.data<Accumulator<T>>(), out);
+    const auto forward = gates_.channels() ? table_.channel_forward : table_.delta_forward;
+    forward(context(), shape(segment), input(q, k, segment), state.data<Accumulator<T>>(), out);
   }
 
   void pass_back(const Tile& segment, const Tensor& state, const Tensor& dstate, const Tensor& dy,
@@ -158,11 +161,11 @@ class DeltaPass {
     const Tensor &rows_q = q.normed.rows, &rows_k = k.normed.rows,
                  dq(rows_q.shape(), rows_q.dtype()), dk(rows_k.shape(), rows_k.dtype());
     const int64_t M = plan_.values;
-    table_.delta_backward(context(), shape(segment), input(rows_q, rows_k, segment),
-                          plan_.strided(dy, M, segment), state.data<Accumulator<T>>(),
-                          dstate.data<Accumulator<T>>(),
-                          {dq.data<T>(), dk.data<T>(), plan_.strided(grads.v.data, M, segment),
-                           gate(dgates.beta, segment), gate(dgates.log_decay, segment)});
+    const auto back = gates_.channels() ? table_.channel_backward : table_.delta_backward;
+    back(context(), shape(segment), input(rows_q, rows_k, segment), plan_.strided(dy, M, segment),
+         state.data<Accumulator<T>>(), dstate.data<Accumulator<T>>(),
+         {dq.data<T>(), dk.data<T>(), plan_.strided(grads.v.data, M, segment),
+          gate(dgates.beta, 1, segment), gate(dgates.log_decay, decays(), segment)});
     plan_.scatter(normed_features_backward(map_, kind_.norm, q, dq, parameters), segment, grads.q);
     plan_.scatter(normed_features_backward(map_, kind_.norm, k, dk, parameters), segment, grads.k);
   }
@@ -173,8 +176,9 @@ class DeltaPass {
                 const Tensor& dlog_decay, const Tensor& end) const {
     using A = Accumulator<T>;
     const ChunkShape of = shape(segment);
-    table_.sum_back(context(), of, end.data<A>(), gate(dlog_decay, segment), 1);
-    table_.state_products(context(), of, state.data<A>(), dstate.data<A>(), end.data<A>(), 1);
+    table_.sum_back(context(), of, end.data<A>(), gate(dlog_decay, decays(), segment), decays());
+    table_.state_products(context(), of, state.data<A>(), dstate.data<A>(), end.data<A>(),
+                          decays());
   }
 
   const FeatureMap& map_;
@@ -197,6 +201,9 @@ Var delta_attention(const FeatureMapPtr& map, const DeltaKind& kind, const Atten
   require(options.causal, "delta_attention: a rule without denominator is causal only");
   require(gates.beta.defined() || !kind.corrects, "the delta rule needs a beta of each position");
   const GateTensors values = GateTensors::of(gates);
+  if (values.channels())
+    ops::require_shape("delta_attention", "log_decay", values.log_decay,
+                       in.q.shape().with(-1, map->features(in.q.size(-1))));
   const bool weighs = gates.beta.defined(), decays = gates.log_decay.defined();
   // Both passes compute from the saved inputs. The gradients of decays are sums that cancel
   // (linear_attention.cpp).
@@ -236,6 +243,7 @@ Tensor delta_step(const FeatureMap& map, const DeltaKind& kind, DeltaState& stat
                k = rows(in.k, Side::key);
   ChunkShape shape{P, 1, F, M, 1};
   shape.corrects = kind.corrects;
+  shape.channel_decays = values.channels();
   with_real(y.dtype(), "delta_step", [&](auto zero) {
     using T = decltype(zero);
     const Kernels<T>& table = kernels<T>(context().device);
@@ -244,7 +252,7 @@ Tensor delta_step(const FeatureMap& map, const DeltaKind& kind, DeltaState& stat
                       k.data<T>(),
                       {v.data<T>(), M},
                       {pointer<T>(values.beta), 1},
-                      {pointer<T>(values.log_decay), 1}},
+                      {pointer<T>(values.log_decay), values.channels() ? F : 1}},
                      state.state.data<Accumulator<T>>(), y.data<T>());
   });
   return y;

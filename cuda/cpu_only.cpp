@@ -3,9 +3,14 @@
 
 namespace linea::cuda {
 
+LINEA_KERNEL_TABLE(ChannelDecayKernels, .channel_forward = NoKernel<"channel_forward">(),
+                   .channel_backward = NoKernel<"channel_backward">())
+
 LINEA_KERNEL_TABLE(DecayKernels, .log_decays = NoKernel<"log_decays">(),
                    .log_decays_backward = NoKernel<"log_decays_backward">(),
                    .state_products = NoKernel<"state_products">(),
                    .sum_back = NoKernel<"sum_back">())
+
+LINEA_KERNEL_TABLE(RotaryKernels, .rotate = NoKernel<"rotary positions">())
 
 }  // namespace linea::cuda

@@ -54,6 +54,7 @@ struct AttentionTraits {
   // The device's work for a training step, or for a step of the recurrent form, is the same each
   // time and can be captured: the host computes nothing, and buffers and states keep their memory.
   bool training_capturable = true, step_capturable = true;
+  double saved_scalars = 8;  // that training holds for a position of a head, of gates at most
   double state_growth = 0;  // keys and values that a position adds to the state
   // The factor of q when weights trained with softmax are loaded: 1 / sqrt(D) where the attention
   // has no such scale itself.

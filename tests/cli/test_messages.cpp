@@ -27,7 +27,7 @@ TEST_F(Messages, SuggestTheNearestWord) {
   refused(2, "train --preset digits-dem --out run", {"'digits-dem'", "'digits-demo'"});
   refused(2, "train --preset zzzzzzzzzzzzzzzzzz --out run", {"zzzzzzzzzzzzzzzzzz", "digits-demo"});
   refused(2, kCopy + " --attention sparse --out run",
-          {"'sparse'", "gdn, linear, performer, retnet, soft-vq, softmax, ssd, vq"});
+          {"'sparse'", "gdn, gla, kda, linear, performer, retnet, soft-vq, softmax, ssd, vq"});
   refused(2, kCopy + " --feature cosine --out run", {"'cosine'", "elu, relu, exp, square, dpfp"});
   refused(2, kCopy + " --optimizer sgd --out run", {"'sgd'", "adamw, adam, radam"});
   refused(2, kCopy + " --positions rotary --out run", {"'rotary'", "learned, sinusoidal"});
@@ -38,9 +38,9 @@ TEST_F(Messages, SuggestTheNearestWord) {
   refused(2, kCopy, {"--out"});
   refused(2, kCopy + " --device cuda --out run", {"'cuda'", "cpu"});
   refused(2, "verify --attention nope",
-          {"nope", "gdn, linear, performer, retnet, soft-vq, softmax, ssd, vq"});
+          {"nope", "gdn, gla, kda, linear, performer, retnet, soft-vq, softmax, ssd, vq"});
   refused(2, "bench attention --attention nope --lengths 8 --seconds 0 --json",
-          {"'nope'", "gdn, linear, performer, retnet, soft-vq, softmax, ssd, vq"});
+          {"'nope'", "gdn, gla, kda, linear, performer, retnet, soft-vq, softmax, ssd, vq"});
   EXPECT_FALSE(exists("run"));
 }
 

@@ -59,6 +59,8 @@ TEST(Registry, ListsEveryMechanism) {
                             "linear --feature elu --rule decay",
                             "gdn",
                             "gdn --beta-range 2",
+                            "gla",
+                            "kda",
                             "retnet",
                             "ssd"})
     EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
@@ -73,9 +75,9 @@ TEST(Registry, AnUnknownNameListsTheNames) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_NE(std::string(error.what()).find("nonesuch"), std::string::npos);
-    EXPECT_NE(
-        std::string(error.what()).find("gdn, linear, performer, retnet, soft-vq, softmax, ssd, vq"),
-        std::string::npos)
+    EXPECT_NE(std::string(error.what())
+                  .find("gdn, gla, kda, linear, performer, retnet, soft-vq, softmax, ssd, vq"),
+              std::string::npos)
         << error.what();
   }
 }
