@@ -69,6 +69,8 @@ struct DeltaKind {
   // The gradients of log decays are summed by segments, each from the exact sum at its end. One sum over
   // a long sequence drifts by rounding, which the gradient of a parameter of all positions shows.
   bool sums_by_segment = false;
+  // The features of row i are turned by its position (autograd/rotary.h).
+  bool rotary = false;
 };
 
 struct AttentionMask {

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "autograd/ops.h"
+#include "autograd/rotary.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -42,22 +43,27 @@ struct NormedFeatures {
   Side side;
   HeadRange heads;
   double length;
+  Tensor angles;  // [S,F]; undefined: not turned
   Features features;
-  NormedRows normed;  // [BH,S,F]
+  NormedRows normed;
+  Tensor rows{};  // [BH,S,F]
 };
 
 NormedFeatures normed_features(const FeatureMap& map, KeyNorm norm, const Tensor& x, Side side,
-                               const HeadRange& heads) {
+                               const HeadRange& heads, const Tensor& angles) {
   const double length = side == Side::query ? query_scale(norm, x.size(-1)) : 1;
-  NormedFeatures result{x, side, heads, length, map.forward(x, side, heads), {}};
+  NormedFeatures result{x, side, heads, length, angles, map.forward(x, side, heads), {}};
   result.normed = norm_rows(norm, map.kind(), result.features.rows, length);
+  result.rows = result.normed.rows;
+  if (angles.defined()) result.rows = rotated(angles, result.rows);
   return result;
 }
 
 Tensor normed_features_backward(const FeatureMap& map, KeyNorm norm, const NormedFeatures& saved,
                                 const Tensor& drows, const std::vector<Tensor>& gradients) {
   Features gradient;
-  gradient.rows = norm_rows_backward(norm, map.kind(), saved.normed, drows, saved.length);
+  const Tensor dnormed = saved.angles.defined() ? rotated(saved.angles, drows, true) : drows;
+  gradient.rows = norm_rows_backward(norm, map.kind(), saved.normed, dnormed, saved.length);
   return map.backward(saved.x, saved.features, gradient, saved.side, saved.heads, gradients);
 }
 
@@ -83,7 +89,9 @@ class DeltaPass {
  public:
   DeltaPass(const FeatureMap& map, const DeltaKind& kind, const Heads& in, const GateTensors& gates,
             const LinearAttentionOptions& options)
-      : map_(map), kind_(kind), in_(in), gates_(gates), plan_(map, in.q, in.v, options) {}
+      : map_(map), kind_(kind), in_(in), gates_(gates), plan_(map, in.q, in.v, options) {
+    if (kind.rotary) angles_ = rotary_table(0, plan_.length, plan_.features, in.q.data.dtype());
+  }
 
   Tensor forward() const {
     const Tensor y = in_.new_output();
@@ -119,8 +127,10 @@ class DeltaPass {
   }
 
   NormedFeatures features(const HeadTensor& x, Side side, const Tile& segment) const {
+    const Tensor angles =
+        angles_.defined() ? angles_.rows(segment.first, segment.length) : Tensor();
     return normed_features(map_, kind_.norm, plan_.gather(x, side, segment), side,
-                           plan_.head_range(segment));
+                           plan_.head_range(segment), angles);
   }
 
   ChunkShape shape(const Tile& segment) const {
@@ -142,11 +152,11 @@ class DeltaPass {
 
   // Takes `state` over the segment; reads it where y is there to be written.
   void pass(const Tile& segment, const Tensor& state, const Tensor& y) const {
-    const Tensor k = features(in_.k, Side::key, segment).normed.rows;
+    const Tensor k = features(in_.k, Side::key, segment).rows;
     Tensor q;
     Strided<T> out{};
     if (y.defined()) {
-      q = features(in_.q, Side::query, segment).normed.rows;
+      q = features(in_.q, Side::query, segment).rows;
       out = plan_.strided(y, plan_.values, segment);
     }
     const auto forward = gates_.channels() ? table_.channel_forward : table_.delta_forward;
@@ -158,8 +168,8 @@ class DeltaPass {
                  const std::vector<Tensor>& parameters) const {
     const NormedFeatures q = features(in_.q, Side::query, segment),
                          k = features(in_.k, Side::key, segment);
-    const Tensor &rows_q = q.normed.rows, &rows_k = k.normed.rows,
-                 dq(rows_q.shape(), rows_q.dtype()), dk(rows_k.shape(), rows_k.dtype());
+    const Tensor &rows_q = q.rows, &rows_k = k.rows, dq(rows_q.shape(), rows_q.dtype()),
+                 dk(rows_k.shape(), rows_k.dtype());
     const int64_t M = plan_.values;
     const auto back = gates_.channels() ? table_.channel_backward : table_.delta_backward;
     back(context(), shape(segment), input(rows_q, rows_k, segment), plan_.strided(dy, M, segment),
@@ -183,6 +193,7 @@ class DeltaPass {
 
   const FeatureMap& map_;
   DeltaKind kind_;
+  Tensor angles_;  // of all positions; undefined: not turned
   Heads in_;
   GateTensors gates_;
   Plan<T> plan_;
@@ -235,9 +246,11 @@ Tensor delta_step(const FeatureMap& map, const DeltaKind& kind, DeltaState& stat
   const int64_t H = state.state.size(1), F = state.state.size(2), M = in.v.size(-1),
                 P = state.state.size(0) * H;
   const GateTensors values = GateTensors::of(gates);
+  const Tensor angles = kind.rotary ? rotary_table(state.position++, 1, F, in.q.dtype()) : Tensor();
   const auto rows = [&](const Var& x, Side side) {
-    return normed_features(map, kind.norm, x.value().reshape({P, 1, x.size(-1)}), side, {0, H})
-        .normed.rows;
+    return normed_features(map, kind.norm, x.value().reshape({P, 1, x.size(-1)}), side, {0, H},
+                           angles)
+        .rows;
   };
   const Tensor v = in.v.value(), y(v.shape(), v.dtype()), q = rows(in.q, Side::query),
                k = rows(in.k, Side::key);

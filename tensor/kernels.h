@@ -262,7 +262,7 @@ struct DeltaKernels {
                          const A* state, A* dstate, const DeltaGradients<T>&);
 };
 
-// The same with a log decay of each feature, [BH,S,F].
+// DeltaKernels with a log decay of each feature, [BH,S,F].
 template <typename T>
 struct ChannelDecayKernels {
   using A = Accumulator<T>;

@@ -48,6 +48,8 @@ def cases():
     yield COPY, "--attention linear:rule=gated-delta/softmax --attention-output gated"
     yield COPY, "--attention linear:feature=dpfp:nu=2/performer --features 16"
     yield COPY, "--positions sinusoidal --tie --no-bias"
+    for attention in "softmax", "softmax --window 5", "linear --rule delta --feature dpfp", "gdn/softmax", "retnet":
+        yield COPY, f"--positions rotary --attention {attention}"
     yield COPY, "--reversible"
     yield DIGITS, "--class-token --tie"
     yield DIGITS, "--class-token --class-embedding every"

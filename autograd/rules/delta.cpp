@@ -12,6 +12,7 @@
 // delta rule".
 #include "autograd/delta_attention.h"
 #include "autograd/ops.h"
+#include "autograd/rotary.h"
 #include "autograd/update_rule.h"
 
 namespace linea {
@@ -58,6 +59,8 @@ class DeltaRule final : public UpdateRule {
       if (norm == KeyNorm::unit) *rows = unit_rows(*rows, 1);
     }
     result.q = scale(result.q, query_scale(norm, in.q.size(-1)));
+    if (spec().kind.rotary)
+      for (Var* rows : {&result.q, &result.k}) *rows = rotated(*rows);
     result.logs = false;
     result.gates.log_weight = {};
     if (!result.gates.beta.defined()) {

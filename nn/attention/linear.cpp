@@ -66,8 +66,12 @@ ChosenRule choose_rule(const AttentionOptions& options, const FeatureMap& map) {
     gates.beta_range = static_cast<double>(settings.integer("beta_range"));
   require(gates.beta_range == 1 || spec.kind.corrects,
           "`beta_range` is of rules that correct: with `rule` {} leave it out", spec.name);
-  if (norm == KeyNorm::sum && spec.kind.corrects && gates.decay <= Decay::head) return chosen;
-  chosen.own_gates = false;
+  chosen.own_gates = norm == KeyNorm::sum && spec.kind.corrects && gates.decay <= Decay::head;
+  spec.kind.rotary = options.rotary;
+  if (chosen.own_gates) {
+    if (options.rotary) chosen.rule = make_delta_rule(spec);
+    return chosen;
+  }
   require(context().device.kind == DeviceKind::cpu,
           "`rule` {} with these `decay` and `key_norm` has no kernels for `device` cuda yet: leave "
           "`device` out",
@@ -132,8 +136,8 @@ class LinearAttention final : public MappedAttention {
     if (gates.decay == Decay::channel) {
       const int64_t rank = options_.settings.integer("gate_rank");
       gate_.rank = rank > 0 ? rank : corrects ? options_.key_size : 16;
-      // u, log a, their gradients and what is summed of these, of each feature
-      traits_.saved_scalars += 5 * static_cast<double>(gates.features);
+      // log a, its gradient and that of u
+      traits_.saved_scalars += 3 * static_cast<double>(gates.features);
     }
     if (!log_rate_.defined()) return;
     std::vector<double> log_rates;

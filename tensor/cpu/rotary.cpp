@@ -1,5 +1,5 @@
 // Rotary positions (Su 2021, "RoFormer"): y_d = x_d cos - x_{d+h} sin, y_{d+h} = x_{d+h} cos + x_d sin,
-// h half of the width.
+// h half of the width; the last number of an odd width stays.
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
@@ -19,6 +19,7 @@ void rotate(Context& ctx, const T* table, HeadRows<const T> x, HeadRows<T> y, in
       to[d] = one * c - two * s;
       to[d + half] = two * c + one * s;
     }
+    if (width % 2 != 0) to[width - 1] = from[width - 1];
   });
 }
 
