@@ -38,10 +38,39 @@ void print_field(const std::string& name, const std::string& text) {
   print_wrapped(fmt::format("{:<{}}{}", name, kIndent, text), kIndent);
 }
 
+// What is true of an attention at its defaults.
+Json facts_of(const AttentionEntry& entry) {
+  const AttentionTraits traits = make_smallest({entry.name})->traits();
+  Json settings = Json::object();
+  for (const Setting& setting : entry.settings)
+    std::visit([&](const auto& value) { settings[setting.key] = value; }, setting.initial);
+  return {{"name", entry.name},
+          {"summary", entry.summary},
+          {"source", entry.source},
+          {"settings", settings},
+          {"causal", traits.not_causal.empty()},
+          {"bidirectional", !traits.causal_only},
+          {"state_growth", traits.state_growth},
+          {"rotary", traits.rotary != Rotary::none},
+          {"cuda", !entry.cpu_only}};
+}
+
+std::string facts_text(const AttentionEntry& entry) {
+  const Json facts = facts_of(entry);
+  std::string text = !facts["causal"]          ? "not causal"
+                     : !facts["bidirectional"] ? "causal only"
+                                               : "causal or not";
+  text += fmt::format("; a position adds {} keys or values to its state",
+                      facts["state_growth"].get<double>());
+  if (facts["rotary"]) text += "; takes rotary positions";
+  return text + (facts["cuda"] ? "" : "; CPU only");
+}
+
 // Its settings as flags with their defaults, and the variants that `linea verify` checks.
 void show_attention(const AttentionEntry& entry) {
   print_field("attention", entry.name + ": " + entry.summary);
   print_field("", "source: " + entry.source);
+  print_field("", facts_text(entry));
   for (const Setting& setting : entry.settings) {
     std::string line = fmt::format("            --{} {:<10}  ", flag_name(setting.key),
                                    to_string(setting.initial));
@@ -63,6 +92,8 @@ void show_build(bool json) {
   const BlasInfo blas = blas_info();
   const std::vector<std::string> devices = cuda_devices();
   const std::string bf16 = bf16_isa() == nullptr ? "none" : bf16_isa();
+  Json mechanisms = Json::array();
+  for (const AttentionEntry& entry : attentions()) mechanisms.push_back(facts_of(entry));
   if (json)
     return print_json_line({{"version", version()},
                             {"blas", blas.version},
@@ -72,6 +103,7 @@ void show_build(bool json) {
                             {"bf16", bf16},
                             {"cuda_devices", devices},
                             {"attentions", attention_names()},
+                            {"mechanisms", mechanisms},
                             {"presets", preset_names()}});
   print_wrapped("linea " + version(), kIndent);
   print_field("BLAS", fmt::format("{}; kernels {}; {}; {}", blas.version, blas.kernel, blas.flavor,
