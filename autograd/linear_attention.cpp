@@ -31,10 +31,10 @@ struct LogGates {
   Tensor weight, decay;
 };
 
-// What the forward pass saves: denominators of rows and their scales [BH,N].
-struct Saved {
+// What the forward pass saves besides its inputs: denominators of rows and their scales [BH,N].
+struct RowSums {
   Tensor denominator, scale;
-  Saved of(const Sequences& some, int64_t heads) const {
+  RowSums of(const Sequences& some, int64_t heads) const {
     return {some.of(denominator, heads), some.of(scale, heads)};
   }
 };
@@ -68,16 +68,16 @@ class LinearPass {
         causal_(options.causal),
         scaled_(has_scales(map, gates)) {}
 
-  void forward(const HeadTensor& y, const Saved& saved) const {
-    plan_.each_tile([&](const Tile& tile) { LinearPass(*this).forward_tile(tile, y, saved); });
+  void forward(const HeadTensor& y, const RowSums& sums) const {
+    plan_.each_tile([&](const Tile& tile) { LinearPass(*this).forward_tile(tile, y, sums); });
   }
 
-  void backward(const Saved& saved, const HeadTensor& y, const GradientTensors& grads) const {
+  void backward(const RowSums& sums, const HeadTensor& y, const GradientTensors& grads) const {
     const Tensor ddenominator({plan_.batch_heads, plan_.length}, dtype_of(A{}));
     plan_.each_tile([&](const Tile& tile) {
       const LinearPass own(*this);
-      own.sweep_queries(tile, saved, y, grads, ddenominator);
-      own.sweep_keys(tile, saved, grads, ddenominator);
+      own.sweep_queries(tile, sums, y, grads, ddenominator);
+      own.sweep_keys(tile, sums, grads, ddenominator);
     });
   }
 
@@ -131,9 +131,9 @@ class LinearPass {
     return in;
   }
 
-  ChunkRows<A> saved_rows(const Saved& saved, const Tile& segment) const {
-    ChunkRows<A> rows{plan_.template strided<A>(saved.denominator, 1, segment), {}};
-    if (scaled_) rows.scale = plan_.template strided<A>(saved.scale, 1, segment);
+  ChunkRows<A> sums_of(const RowSums& sums, const Tile& segment) const {
+    ChunkRows<A> rows{plan_.template strided<A>(sums.denominator, 1, segment), {}};
+    if (scaled_) rows.scale = plan_.template strided<A>(sums.scale, 1, segment);
     return rows;
   }
 
@@ -165,17 +165,17 @@ class LinearPass {
       visit_with(segment, causal_ || !reverse, causal_ || reverse);
   }
 
-  void forward_tile(const Tile& tile, const HeadTensor& y, const Saved& saved) const {
+  void forward_tile(const Tile& tile, const HeadTensor& y, const RowSums& sums) const {
     const TileState<A> running = tile_state(tile, plan_.values);
     sweep(tile, false,
           [&](const Tile& segment, const ChunkShape& shape, const SideRows& q, const SideRows& k) {
             table_.chunk_forward(context(), shape, input(q, k, segment), running.view(),
-                                 plan_.rows(y, segment), saved_rows(saved, segment));
+                                 plan_.rows(y, segment), sums_of(sums, segment));
           });
   }
 
   // dq, and the gradient of the denominators, along the states of the forward pass.
-  void sweep_queries(const Tile& tile, const Saved& saved, const HeadTensor& y,
+  void sweep_queries(const Tile& tile, const RowSums& sums, const HeadTensor& y,
                      const GradientTensors& grads, const Tensor& ddenominator) const {
     const TileState<A> running = tile_state(tile, plan_.values);
     sweep(tile, false,
@@ -183,7 +183,7 @@ class LinearPass {
             Features gradient;
             table_.chunk_backward_query(context(), shape, input(q, k, segment),
                                         plan_.rows(y, segment), plan_.rows(grads.y, segment),
-                                        saved_rows(saved, segment), running.view(),
+                                        sums_of(sums, segment), running.view(),
                                         gradient_rows(q, grads.in.q, segment, gradient),
                                         plan_.template strided<A>(ddenominator, 1, segment));
             if (q.present && !in_kernel())
@@ -194,7 +194,7 @@ class LinearPass {
   }
 
   // dk, dv and the gradients of the weights, along the gradients of the states.
-  void sweep_keys(const Tile& tile, const Saved& saved, const GradientTensors& grads,
+  void sweep_keys(const Tile& tile, const RowSums& sums, const GradientTensors& grads,
                   const Tensor& ddenominator) const {
     const TileState<A> running = tile_state(tile, plan_.values);
     const bool codes = map_.straight_through();
@@ -205,7 +205,7 @@ class LinearPass {
             const HeadRows<const T> dy = plan_.rows(grads.y, segment);
             const Strided<const A> grad_d = plan_.template strided<A>(ddenominator, 1, segment);
             const ChunkInput<T> in = input(q, k, segment);
-            const ChunkRows<A> rows = saved_rows(saved, segment);
+            const ChunkRows<A> rows = sums_of(sums, segment);
             Features gradient;
             Strided<T> dweight{};
             if (k.features.weight.defined()) {
@@ -260,33 +260,33 @@ Var linear_attention(const FeatureMapPtr& map, const AttentionInputs& in, const 
     // Both passes compute from the saved inputs. Those of maps that do not take rounded rows, and of
     // gates, whose gradients are sums that cancel, are saved as they are.
     const bool exact = !map->takes_rounded() || logs.defined();
-    const Heads values = Heads::of(in), kept = exact ? values : Heads::saved(in);
+    const Heads values = Heads::of(in), saved = exact ? values : Heads::saved(in);
     const int64_t H = values.v.heads;
     const Tensor y = values.new_output();
     const auto per_row = [&] {
       return Tensor({values.v.batches * H, values.v.length}, sum_dtype(dtype));
     };
-    const Saved saved{per_row(), has_scales(*map, logs) ? per_row() : Tensor()};
+    const RowSums sums{per_row(), has_scales(*map, logs) ? per_row() : Tensor()};
     const auto pass = [map, logs, options](const Heads& given, const Sequences& some) {
       LinearAttentionOptions own = options;
       own.valid = some.of(options.valid);
       return LinearPass<T>(*map, given, logs.of(some), own);
     };
-    kept.each_group(dtype, [&](const Sequences& some, const Heads& given) {
-      pass(given, some).forward(given.output_heads(some.of(y)), saved.of(some, H));
+    saved.each_group(dtype, [&](const Sequences& some, const Heads& given) {
+      pass(given, some).forward(given.output_heads(some.of(y)), sums.of(some, H));
     });
-    const Tensor kept_y = ops::cast(y, exact ? dtype : saved_dtype(dtype));
+    const Tensor saved_y = ops::cast(y, exact ? dtype : saved_dtype(dtype));
     return from_feature_op(
         "linear_attention", y, inputs, *map,
-        [pass, kept, logs, saved, kept_y, H](const Tensor& dy,
-                                             const std::vector<Tensor>& dparameters) {
-          const Heads grads = kept.new_gradients(dy.dtype());
+        [pass, saved, logs, sums, saved_y, H](const Tensor& dy,
+                                              const std::vector<Tensor>& dparameters) {
+          const Heads grads = saved.new_gradients(dy.dtype());
           const Tensor dweight =
-              logs.defined() ? Tensor({kept.v.batches, H, kept.v.length}, dy.dtype()) : Tensor();
-          kept.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
+              logs.defined() ? Tensor({saved.v.batches, H, saved.v.length}, dy.dtype()) : Tensor();
+          saved.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
             pass(given, some)
-                .backward(saved.of(some, H),
-                          given.output_heads(ops::cast(some.of(kept_y), dy.dtype())),
+                .backward(sums.of(some, H),
+                          given.output_heads(ops::cast(some.of(saved_y), dy.dtype())),
                           {given.output_heads(some.of(dy)), grads.batch(some.first, some.count),
                            some.of(dweight), dparameters});
           });
@@ -297,7 +297,7 @@ Var linear_attention(const FeatureMapPtr& map, const AttentionInputs& in, const 
             all.emplace_back(ops::scale(ops::reverse_cumsum(dweight), -1.0));
           return all;
         },
-        exact ? Tensor() : kept_y);
+        exact ? Tensor() : saved_y);
   });
 }
 

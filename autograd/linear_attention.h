@@ -1,19 +1,13 @@
-// Linear attention whose values are summed, the sum and the gated rule:
-//
-//   y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j), j <= i when causal, else all j
-//
-// as a loop over tiles, a few batch heads by a segment of some hundred positions. The feature map
-// computes a tile's features with tensor ops; the kernels of the sum rule (tensor/kernels.h,
+// Linear attention whose values are summed, for the rules of autograd/rules/sum.cpp and gated.cpp, which
+// have the formulas: as a loop over tiles, a few batch heads by a segment of some hundred positions. The
+// feature map computes a tile's features with tensor ops; the kernels of the sum rule (tensor/kernels.h,
 // chunk_*) carry a state [F,M] per batch head from segment to segment. The backward computes
 // features and states again: one sweep forward for dq, one backward for dk and dv. Saved for it: q,
 // k, v, y, and one denominator (and its scale) a row. Never in memory: N x N scores, N states,
-// features of a whole sequence.
+// features of a whole sequence. Time O(N (F M + chunk (F + M))), extra bytes O(N) scalars + O(tile).
 //
-// A state that decays has weights: S_t = g_t S_{t-1} + w_t phi(k_t) v_t^T is the sum with a_ij = w_j
-// exp(L_i - L_j) phi(q_i).phi(k_j), L = sum of log g, and exp(L_i) cancels in y_i.
-//
-// Time O(N (F M + chunk (F + M))), extra bytes O(N) scalars + O(tile). The definition:
-// autograd/rules/sum.cpp. (Katharopoulos 2020, section 3.3; Peng 2021, section 3.4, for the gate)
+// Weights w_j and decays, L the sum of their logs: a_ij = w_j exp(L_i - L_j) phi(q_i).phi(k_j), where
+// exp(L_i) cancels in y_i.
 #pragma once
 
 #include <memory>

@@ -43,7 +43,7 @@ Var unit_rows(const Var& x, double length);  // of this Euclidean length; a row 
 Var mask_causal(const Var& x, double value);
 
 // layers.cpp: the branches of a Transformer block, each a single op that works on a few hundred
-// rows at a time: intermediate results stay in cache, and only the tensors named as saved are kept
+// rows at a time: intermediate results stay in cache, and only the tensors named as saved remain
 // for the backward. Weights are [out,in], in the dtype of x; any bias may be undefined.
 struct LinearVars {
   Var weight, bias;
@@ -52,16 +52,19 @@ struct LinearVars {
 using NormVars = LinearVars;  // without panels
 // linear(norm(x)), x [...,in] -> [...,out]; saved: x
 Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear);
+struct Dropout {  // as in dropout()
+  float rate = 0;
+  uint32_t stream_id = 0;
+};
 // residual + dropout(linear(x)), an undefined residual is 0; saved: x
-Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate,
-               uint32_t stream_id);
+Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, const Dropout& = {});
 // residual + dropout(linear(n(y) silu(gate))), y and gate [...,C] of one shape; n: the RMS norm of
 // each of `heads` heads with norm [C], or the identity where that is undefined; saved: y and gate
 Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const Var& gate,
-                     int64_t heads, const LinearVars& linear, float rate, uint32_t stream_id);
+                     int64_t heads, const LinearVars& linear, const Dropout& = {});
 // residual + dropout(down(gelu(up(norm(x))))); saved: x and the result of `up`
 Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, const LinearVars& up,
-                     const LinearVars& down, float rate, uint32_t stream_id);
+                     const LinearVars& down, const Dropout& = {});
 
 // convolution.cpp
 // Causal and depthwise: x [B,N,C], w [count,C], both of one dtype. `offsets`: without B, N, C.

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "autograd/attention_inputs.h"
-#include "tensor/context.h"
 #include "tensor/kernels.h"
+#include "tensor/schedule.h"
 
 namespace linea {
 
@@ -79,7 +79,7 @@ struct Heads {
       const int64_t all =
           packed ? v.data.numel() : q.data.numel() + k.data.numel() + v.data.numel();
       group = std::max(
-          {kRestored * B / std::max<int64_t>(all, 1), 2 * context().threads / v.heads, int64_t{1}});
+          {kRestored * B / std::max<int64_t>(all, 1), for_all_threads(2) / v.heads, int64_t{1}});
     }
     for (int64_t b = 0; b < B; b += group) {
       const Sequences some{b, std::min(group, B - b)};

@@ -8,8 +8,8 @@
 #include "autograd/feature_map.h"
 #include "autograd/qkv_layout.h"
 #include "tensor/backend.h"
-#include "tensor/context.h"
 #include "tensor/ops.h"
+#include "tensor/schedule.h"
 
 namespace linea {
 
@@ -19,12 +19,6 @@ struct LinearAttentionOptions {
   int64_t segment = 0;  // positions a tile; 0: chosen
   int64_t chunk = 0;    // rows a matrix product; 0: chosen
 };
-
-// If tensor ops compute the features and there are enough tiles, each CPU thread computes whole
-// tiles. Else all threads compute a tile, which holds as much for each. The gradients of a map's
-// parameters are summed tile by tile: the cut, and so the bits, must not depend on the number of
-// threads.
-inline constexpr int64_t kFixedCut = 4;
 
 // Some batch heads at some positions: all of a tile, or one of its segments.
 struct Tile {
@@ -53,34 +47,22 @@ struct Plan {
     const int64_t usual = in_kernel ? length : sizes.segment;
     segment_ = std::clamp<int64_t>(options.segment > 0 ? options.segment : usual, 1,
                                    std::max<int64_t>(length, 1));
-    const bool on_cpu = context().device.kind == DeviceKind::cpu;
-    const bool rounded =
-        on_cpu && !gated && context().products == FloatProducts::rounded && rounds_chunks();
+    const bool rounded = chunk_products(context(), gated) == FloatProducts::rounded;
     const int64_t best = features <= 48 || (in_kernel && !rounded) ? 32 : 64;
     chunk_ = std::min(options.chunk > 0 ? options.chunk : best, segment_);
     const int64_t size = in_kernel ? features * values : segment_ * features;
-    tile_batch_heads_ = std::max<int64_t>(1, sizes.tile / std::max<int64_t>(size, 1));
-    if (!on_cpu) return;
-    const bool sums = !map.parameters().empty();
-    threaded_ = !sums && !in_kernel && batch_heads > tile_batch_heads_ * context().threads;
-    if (!threaded_) tile_batch_heads_ *= sums ? kFixedCut : context().threads;
+    tiles_ = Schedule::in_cache(batch_heads,
+                                std::max<int64_t>(1, sizes.tile / std::max<int64_t>(size, 1)),
+                                !in_kernel, !map.parameters().empty());
   }
 
   // visit(tile) for all tiles.
   template <typename Visit>
   void each_tile(const Visit& visit) const {
-    const std::vector<Tile> all = tiles();
-    if (threaded_)
-      return on_threads(static_cast<int64_t>(all.size()),
-                        [&](int64_t i) { visit(all[static_cast<size_t>(i)]); });
-    for (const Tile& tile : all) visit(tile);
-  }
-
-  std::vector<Tile> tiles() const {
-    std::vector<Tile> result;
-    for (int64_t bh = 0; bh < batch_heads; bh += tile_batch_heads_)
-      result.push_back({bh, std::min(tile_batch_heads_, batch_heads - bh), 0, length});
-    return result;
+    tiles_.each([&](int64_t piece, int) {
+      const int64_t bh = piece * tiles_.size();
+      visit(Tile{bh, std::min(tiles_.size(), batch_heads - bh), 0, length});
+    });
   }
 
   std::vector<Tile> segments(const Tile& tile) const {
@@ -146,8 +128,8 @@ struct Plan {
 
  private:
   LinearAttentionOptions options_;
-  int64_t segment_, chunk_, tile_batch_heads_;
-  bool threaded_ = false;  // a thread computes a tile
+  int64_t segment_, chunk_;
+  Schedule tiles_;  // of batch heads
 };
 
 // visit(segment, state) of the last segment first, `state` being the one before it, which

@@ -4,6 +4,7 @@
 #include <queue>
 #include <utility>
 
+#include "autograd/decisions.h"
 #include "autograd/profile.h"
 #include "tensor/ops.h"
 
@@ -245,9 +246,11 @@ Tensor back_through(const std::function<Var(const Var&)>& f, const Var& x, const
   return y.value();
 }
 
-// y = before + branch(x) becomes `before`; dx gets the gradient through the branch.
-void undo(const ReversibleLayer::Branch& branch, const Tensor& x, Tensor& dx, Tensor& y,
-          const Tensor& dy) {
+// y = before + branch(x) becomes `before`; dx gets the gradient through the branch. x is restored up to
+// rounding, so what the branch decides by it is given.
+void undo(const ReversibleLayer::Branch& branch, const Decisions& decisions, const Tensor& x,
+          Tensor& dx, Tensor& y, const Tensor& dy) {
+  const ReplayDecisions replay(decisions);
   const Var given(x, true);
   y = ops::add(y, ops::scale(back_through(branch, given, dy), -1));
   dx = ops::add(dx, given.grad());
@@ -271,22 +274,30 @@ Var recomputed(const std::function<Var(const Var&)>& f, const Var& x) {
 
 Var reversible(std::vector<ReversibleLayer> layers, const Var& x) {
   Tensor y1 = x.value(), y2 = y1;
+  std::vector<Decisions> decisions(2 * layers.size());  // of f and g of each layer
   {
     const Rehearsal rehearsal;
+    auto own = decisions.begin();
+    const auto apply = [&](const ReversibleLayer::Branch& branch, const Tensor& to) {
+      const RecordDecisions record(*own++);
+      return branch(Var(to)).value();
+    };
     for (const ReversibleLayer& layer : layers) {
-      y1 = ops::add(y1, layer.f(Var(y2)).value());
-      y2 = ops::add(y2, layer.g(Var(y1)).value());
+      y1 = ops::add(y1, apply(layer.f, y2));
+      y2 = ops::add(y2, apply(layer.g, y1));
     }
   }
-  return Var::from_op("reversible", ops::add(y1, y2), {x},
-                      [layers = std::move(layers), y1, y2](const Tensor& dy) {
-                        Tensor of1 = y1, of2 = y2, d1 = dy, d2 = dy;
-                        for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
-                          undo(layer->g, of1, d1, of2, d2);
-                          undo(layer->f, of2, d2, of1, d1);
-                        }
-                        return ops::add(d1, d2);
-                      });
+  return Var::from_op(
+      "reversible", ops::add(y1, y2), {x},
+      [layers = std::move(layers), decisions = std::move(decisions), y1, y2](const Tensor& dy) {
+        Tensor of1 = y1, of2 = y2, d1 = dy, d2 = dy;
+        auto own = decisions.rbegin();
+        for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+          undo(layer->g, *own++, of1, d1, of2, d2);
+          undo(layer->f, *own++, of2, d2, of1, d1);
+        }
+        return ops::add(d1, d2);
+      });
 }
 
 NoGrad::NoGrad() : Scoped(recording, false) {}

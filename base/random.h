@@ -15,7 +15,17 @@
 namespace linea {
 
 // The purpose of a stream; streams of different purposes never share numbers.
-enum class Purpose : uint32_t { init = 1, shuffle, dropout, sample, task, features, test, gates };
+enum class Purpose : uint32_t {
+  init = 1,
+  shuffle,
+  dropout,
+  sample,
+  task,
+  features,
+  test,
+  gates,
+  pattern
+};
 
 // stream_id distinguishes streams of one purpose (a layer, a parameter, a head); `step` is the
 // training step or the sampled position.

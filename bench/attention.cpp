@@ -1,6 +1,8 @@
 // linea bench attention: one attention by length, forward, backward and step by step, and who is
 // faster than whom.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
 
 #include "autograd/gradcheck.h"
@@ -26,8 +28,10 @@ struct Measured {
   double forward_gflops, gflops;
 };
 
-Measured measure(const AttentionOptions& chosen, const AttentionBench& options, int64_t length) {
+Measured measure(AttentionOptions chosen, const AttentionBench& options, int64_t length) {
+  chosen.length = length;
   const std::unique_ptr<Attention> attention = make_attention(chosen);
+  const AttentionMask mask{attention->traits().not_causal.empty(), {}};
   const Shape shape{options.batch, options.heads, length, options.key_size};
   const bool halves =
       options.dtype == "bf16" && !rounds_on_cpu() && attention->traits().bf16_inputs;
@@ -45,10 +49,10 @@ Measured measure(const AttentionOptions& chosen, const AttentionBench& options, 
   if (taken.gate.defined()) inputs.push_back(taken.gate);
   const auto forward = [&] {
     const NoGrad no_grad;
-    attention->forward(taken, {});
+    attention->forward(taken, mask);
   };
   const auto both = [&] {
-    backward(attention->forward(taken, {}), seed);
+    backward(attention->forward(taken, mask), seed);
     for (Var& input : inputs) input.clear_grad();
   };
   const double results = static_cast<double>(seed.bytes());  // y; and dq, dk, dv
@@ -66,9 +70,14 @@ Measured measure(const AttentionOptions& chosen, const AttentionBench& options, 
 }
 
 // The recurrent form from position 0 on: for each length the mean seconds of a position up to it.
-void measure_steps(const AttentionOptions& chosen, const AttentionBench& options,
+void measure_steps(AttentionOptions chosen, const AttentionBench& options,
                    std::vector<Measured>& rows) {
+  chosen.length = rows.back().length;
   const std::unique_ptr<Attention> attention = make_attention(chosen);
+  if (!attention->traits().not_causal.empty()) {  // it has no recurrent form
+    for (Measured& row : rows) row.step_s = std::numeric_limits<double>::quiet_NaN();
+    return;
+  }
   const Shape shape{options.batch, options.heads, 1, options.key_size};
   const auto normal = [&](uint32_t stream_id) {
     return Var(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32));
@@ -101,6 +110,7 @@ void print_crossovers(const Table& table, bool json) {
   for (const auto& [name, rows] : table)
     for (const auto& [other, others] : table) {
       if (name == other || other.rfind("performer", 0) == 0 || name == "softmax") continue;
+      if (table.size() > 4 && other != table.front().first) continue;  // a line for each
       const std::string forward = crossover(rows, others, &Measured::forward_s);
       const std::string both = crossover(rows, others, &Measured::both_s);
       const std::string step = crossover(rows, others, &Measured::step_s);
@@ -130,6 +140,7 @@ void write_chart(const Table& table, const std::string& path) {
       const int i = static_cast<int>(chart.series.size());
       Series series{name, {}, {}, i, i};
       for (const Measured& row : rows) {
+        if (std::isnan(row.*time)) continue;
         series.x.push_back(static_cast<double>(row.length));
         series.y.push_back(1e3 * row.*time);
       }
@@ -151,9 +162,11 @@ void print_head(const Machine& machine, const AttentionBench& options) {
     return print_json_line(line);
   }
   fmt::print(
-      "{}causal, {}, B {} H {} D = M = {}; extra bytes exclude inputs and results; GFLOP/s of "
-      "forward and\nbackward count the products of the recurrent form, 14 F M per token and head "
-      "(delta: 22;\nsoftmax: 7 D of each key that a query sees)\n\n",
+      "{}causal where a causal form exists, {}, B {} H {} D = M = {}; extra bytes exclude inputs "
+      "and\n"
+      "results; GFLOP/s of forward and backward count the products of the recurrent form, 14 F M "
+      "per\n"
+      "token and head (delta: 22; softmax: 7 D of each key that a query sees)\n\n",
       to_string(machine), options.dtype, options.batch, options.heads, options.key_size);
   fmt::print(kHead, "N", "forward ms", "fwd+bwd ms", "us/token", "GFLOP/s", "of SGEMM", "us/step",
              "extra MiB fwd", "extra MiB f+b");
@@ -174,7 +187,9 @@ void print_row(const Machine& machine, const AttentionBench& options, const std:
                             {"forward_bytes", m.forward_bytes},
                             {"forward_backward_bytes", m.both_bytes}});
   }
-  const auto text = [](double x, int digits) { return fmt::format("{:.{}f}", x, digits); };
+  const auto text = [](double x, int digits) {
+    return std::isnan(x) ? "-" : fmt::format("{:.{}f}", x, digits);
+  };
   fmt::print(kHead, m.length, text(1e3 * m.forward_s, 2), text(1e3 * m.both_s, 2),
              text(1e6 * m.both_s / static_cast<double>(m.length * options.batch), 3),
              text(m.gflops, 1), text(share, 2), text(1e6 * m.step_s, 2),

@@ -85,12 +85,12 @@ Var positions_first(const Var& x) {
 // [v, 1]: the denominator is one more value.
 Var with_ones(const Var& v) {
   const int64_t M = v.size(-1);
-  std::vector<double> places(static_cast<size_t>(M * (M + 1)), 0.0),
+  std::vector<double> identity(static_cast<size_t>(M * (M + 1)), 0.0),
       last(static_cast<size_t>(M + 1), 0.0);
-  for (int64_t m = 0; m < M; ++m) places[static_cast<size_t>(m * (M + 2))] = 1;
+  for (int64_t m = 0; m < M; ++m) identity[static_cast<size_t>(m * (M + 2))] = 1;
   last.back() = 1;
   const Tensor into({M, M + 1}, v.dtype()), one({M + 1}, v.dtype());
-  write_values(places, into);
+  write_values(identity, into);
   write_values(last, one);
   return add_rows(matmul(v, Var(into)), Var(one));
 }

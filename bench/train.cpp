@@ -55,8 +55,8 @@ class RandomTokens : public Task {
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     const RandomStream stream{seed, Purpose::test, 0, step};
     Batch batch = blank_batch(rows, length(), 0);
-    const auto token = [&](size_t place) {
-      return static_cast<int32_t>(random_below(stream, place, static_cast<uint32_t>(vocab_size())));
+    const auto token = [&](size_t index) {
+      return static_cast<int32_t>(random_below(stream, index, static_cast<uint32_t>(vocab_size())));
     };
     const size_t all = batch.inputs.size();
     for (size_t i = 0; i < all; ++i) {

@@ -2,10 +2,10 @@
 // file holds dy.
 //
 //   in    q, k [B,H,N,D], v and dy [B,H,N,M], all f32 or all f64, the dtype of the computation;
-//         inputs of the attention: omega [H,R,D] (drawn at random where it is missing),
-//         codebook [H,F,D], sigma [1], gate, beta or log_decay [B,H,N], gates [B,H,N,2]
-//   out   y [B,H,N,M], the omega used, and with dy: dq, dk, dv and, where they exist, dcodebook,
-//         dsigma, dgate, dbeta, dgates, dlog_decay
+//         inputs of the attention: its AttentionEntry::tensors (omega is sampled where it is
+//         missing) and gates [B,H,N] or [B,H,N,GateSpec::size]
+//   out   y [B,H,N,M], the omega used, and with dy: dq, dk, dv and, named likewise, the gradients
+//         of parameters and gates
 //
 // Everything is checked before anything is computed, and the file appears whole or not at all.
 #include <cmath>
@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "autograd/update_rule.h"
 #include "cli/attend_inputs.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -27,12 +28,27 @@ namespace {
 std::string tensors_help() {
   std::string help;
   for (const AttentionEntry& entry : attentions()) {
-    if (entry.tensors.empty()) continue;
     std::vector<std::string> tensors;
     for (const InputTensor& input : entry.tensors)
       tensors.push_back(
           fmt::format("{} [{}]{}", input.name, fmt::join(input.axes, ","), input.note));
+    AttentionOptions options{entry.name};
+    options.image_width = options.image_channels = 1;
+    options.key_size = 2;  // shows which gates have its size
+    for (const GateValue& part : make_attention(options)->gate().parts())
+      tensors.push_back(fmt::format("{} [B,H,N{}]{}", part.name, part.size > 1 ? ",D" : "",
+                                    part.max == 0 ? ", a logarithm" : ""));
+    if (tensors.empty()) continue;
     help += fmt::format("  {:<13} {}\n", entry.name, fmt::join(tensors, "; "));
+  }
+  for (const RulePtr& rule : rules()) {
+    const RuleSpec& spec = rule->spec();
+    if (spec.gate.size > 0)
+      help += fmt::format("  --rule {:<12} {} [B,H,N{}]{}\n", spec.name, spec.gate.name,
+                          spec.gate.size > 1 ? fmt::format(",{}", spec.gate.size) : "",
+                          !spec.decay_gate     ? ""
+                          : spec.gate.size > 1 ? ": the last is the decay of the state"
+                                               : ": the decay of the state");
   }
   return help;
 }
@@ -50,6 +66,9 @@ void check_flags(const attend::Options& options) {
   check_range("--threads", options.threads, 0, kMaxThreads);
   check_range("--segment", options.attention.segment, 0, kMax);
   check_range("--chunk", options.attention.chunk, 0, kMax);
+  check_range("--image-width", options.attention.image_width, 0, kMax);
+  if (options.attention.image_width > 0)
+    check_range("--image-channels", options.attention.image_channels, 1, 4);
   require(options.form != "recurrent" || options.causal,
           "--form recurrent processes positions in order and sees no later key: add --causal");
   std::error_code error;
@@ -58,19 +77,23 @@ void check_flags(const attend::Options& options) {
 }
 
 // Refuses combinations that do not exist before any file is read, which gives all sizes.
-GateSpec check_combination(const attend::Options& options) {
-  const std::unique_ptr<Attention> attention = make_smallest(options.attention);
+std::unique_ptr<Attention> check_combination(const attend::Options& options) {
+  std::unique_ptr<Attention> attention = make_smallest(options.attention);
   require(options.causal || !attention->traits().causal_only,
           "{} is causal by definition: add --causal", label_of(options.attention));
-  return attention->gate();
+  require(!options.causal || attention->traits().not_causal.empty(),
+          "{} has no causal form: {}; leave --causal out", label_of(options.attention),
+          attention->traits().not_causal);
+  return attention;
 }
 
 void run_attend(const attend::Options& options) {
   check_flags(options);
-  const GateSpec gate = check_combination(options);
+  const std::unique_ptr<Attention> smallest = check_combination(options);
+  const GateSpec gate = smallest->gate();
   use_machine(options.threads, options.device);
   attend::InputFile file(options.in);
-  const attend::Inputs in = attend::read_inputs(file, gate, options);
+  const attend::Inputs in = attend::read_inputs(file, gate, smallest->traits().decides, options);
   const std::unique_ptr<Attention> attention = attend::attention_for(in, options.attention);
   file.warn_of_unused(label_of(options.attention));
   {
@@ -80,9 +103,12 @@ void run_attend(const attend::Options& options) {
   std::vector<NamedTensor> out =
       attend::compute(*attention, in, attend::parse_form(options.form), options.causal);
   for (const auto& [name, tensor] : out)
-    if (const auto bad = attend::first_unlike(tensor, [](auto x) { return std::isfinite(x); }))
+    if (const auto bad =
+            tensor.dtype() == DType::i32  // decisions
+                ? std::nullopt
+                : attend::first_unlike(tensor, [](auto x) { return std::isfinite(x); }))
       fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name,
-           options.in, bad->value, bad->place, name_of(tensor.dtype()));
+           options.in, bad->value, bad->position, name_of(tensor.dtype()));
   for (const InputTensor& input : find_attention(options.attention.name).tensors)
     if (!input.required && input.axes != "1")  // perhaps sampled
       out.insert(out.begin() + 1, {input.name, attend::find_tensor(*attention, input.name)});
@@ -92,10 +118,24 @@ void run_attend(const attend::Options& options) {
   fmt::print("{}: {}\n", options.out, fmt::join(written, ", "));
 }
 
+void add_sizes(CLI::App& command, AttentionOptions& attention) {
+  add_option(command, "--segment", attention.segment,
+             "positions whose features are in memory at once; 0: automatic",
+             OptionKind::shows_default);
+  add_option(command, "--image-width", attention.image_width,
+             "q, k and v are the tokens of an image of this width, row by row; 0: of no image",
+             OptionKind::shows_default);
+  add_option(command, "--image-channels", attention.image_channels, "tokens of a pixel",
+             OptionKind::shows_default);
+  add_option(command, "--chunk", attention.chunk, "chunk length of linear attention; 0: automatic",
+             OptionKind::shows_default);
+}
+
 }  // namespace
 
 void add_attend(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<attend::Options>();
+  options->attention.image_channels = 1;
   AttentionOptions& attention = options->attention;
   CLI::App& command = add_command(
       program, "attend", "run one attention, with gradients, on your own tensors",
@@ -103,20 +143,16 @@ void add_attend(CLI::App& program, int& exit_code) {
       "--in holds q, k [B,H,N,D] and v [B,H,N,M], all F32 or all F64, and what the "
       "attention needs:\n" +
           tensors_help() +
-          "  --rule gated        gate [B,H,N]: the state decays by gate, 1 - gate is written\n"
-          "  --rule delta        beta [B,H,N]: the share of the difference that is written\n"
-          "  --rule gated-delta  gates [B,H,N,2]: beta first, then the decay of the state\n"
-          "  gdn, kda            beta [B,H,N]; log_decay [B,H,N] (kda [B,H,N,D]): the log of the "
-          "state's decay, at most 0\n"
-          "  ssd                 beta [B,H,N]: the weight of what is written; log_decay [B,H,N]\n"
-          "  gla                 log_decay [B,H,N,D]\n"
-          "Gates are from 0 to 1, both included, and need --causal. A decay below 4e-44 counts as "
-          "4e-44.\n"
+          "Gates are from 0 to 1, both included, and need --causal. A sum with the decay g writes "
+          "1 - g. A decay below 4e-44 counts as 4e-44.\n"
           "With dy [B,H,N,M] the gradients are computed too (except with --form recurrent).\n"
-          "--out holds y, the omega used, and with dy: dq, dk, dv, dcodebook, dsigma, dgate, "
-          "dbeta, dgates, dlog_decay where they exist.\n"
+          "--out holds y, the omega used, and with dy: dq, dk, dv and, named likewise, the "
+          "gradients of a codebook, sigma and gates.\n"
           "Where a decay is below 0.01 or exactly 1, its gradient is computed one position after "
           "the other, slowly: the fast forms have it to about 1e-7 / gate in F32.\n"
+          "What an attention chooses by q and k (topk) is written as decisions, I32, and taken "
+          "from --in "
+          "where they are there.\n"
           "vq: dk is the gradient of the key's code, passed straight through.");
   add_option(command, "--in", options->in, "safetensors file with the inputs",
              OptionKind::required);
@@ -134,17 +170,15 @@ void add_attend(CLI::App& program, int& exit_code) {
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores",
              OptionKind::shows_default);
   add_option(command, "--device", options->device, "cpu", OptionKind::shows_default);
-  add_option(command, "--segment", attention.segment,
-             "positions whose features are in memory at once; 0: automatic",
-             OptionKind::shows_default);
-  add_option(command, "--chunk", attention.chunk, "chunk length of linear attention; 0: automatic",
-             OptionKind::shows_default);
+  add_sizes(command, attention);
   add_mechanism_flags(command, options->settings, {"attention"});
   set_action(command, [options, &exit_code] {
     AttentionOptions& chosen = options->attention;
     AttentionOptions given = chosen_attentions({chosen.name}, options->settings).front();
     given.segment = chosen.segment;
     given.chunk = chosen.chunk;
+    given.image_width = chosen.image_width;
+    given.image_channels = chosen.image_width > 0 ? chosen.image_channels : 0;
     chosen = given;
     options->attention.seed = static_cast<uint64_t>(options->seed);
     run_attend(*options);

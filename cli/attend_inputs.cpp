@@ -57,12 +57,12 @@ Tensor read_declared(InputFile& file, const InputTensor& input, const Axis& H, c
 }  // namespace
 
 std::string position_text(const Shape& shape, int64_t index) {
-  std::vector<int64_t> place(static_cast<size_t>(shape.rank()));
+  std::vector<int64_t> position(static_cast<size_t>(shape.rank()));
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    place[static_cast<size_t>(axis)] = index % shape[axis];
+    position[static_cast<size_t>(axis)] = index % shape[axis];
     index /= shape[axis];
   }
-  return fmt::format("[{}]", fmt::join(place, ","));
+  return fmt::format("[{}]", fmt::join(position, ","));
 }
 
 InputFile::InputFile(const std::string& path) : path_(path), file_(SafetensorsFile::open(path)) {
@@ -110,6 +110,14 @@ void InputFile::check_dtype(const SafetensorsEntry& entry) {
   if (entry.dtype != dtype_)
     fail(ErrorKind::input, "{}: {} is {} and {} is {}; all tensors must be F32, or all F64", path_,
          entry.name, entry.dtype, first_, dtype_);
+}
+
+Tensor InputFile::read_indices(const std::string& name) {
+  const SafetensorsEntry& entry = file_.entry(name);
+  if (entry.dtype != "I32")
+    fail(ErrorKind::input, "{}: {} is {}; it must be I32", path_, name, entry.dtype);
+  used_.insert(name);
+  return file_.read(name);
 }
 
 namespace {
@@ -160,7 +168,7 @@ Tensor read_gates(InputFile& file, const GateSpec& gate, const Axes& positions,
 
 }  // namespace
 
-Inputs read_inputs(InputFile& file, const GateSpec& gate, const Options& options) {
+Inputs read_inputs(InputFile& file, const GateSpec& gate, bool decides, const Options& options) {
   Inputs in;
   in.q = file.read("q", {{"B"}, {"H"}, {"N"}, {"D"}});
   const Axis B{"B", in.q.size(0)}, H{"H", in.q.size(1)}, N{"N", in.q.size(2)}, D{"D", in.q.size(3)};
@@ -172,6 +180,13 @@ Inputs read_inputs(InputFile& file, const GateSpec& gate, const Options& options
   for (const InputTensor& input : find_attention(options.attention.name).tensors)
     if (input.required || file.has(input.name))
       in.tensors.push_back({input.name, read_declared(file, input, H, D, why, options)});
+  for (size_t n = 0; decides && file.has(decision_name(n)); ++n)
+    in.decisions.push_back(file.read_indices(decision_name(n)));
+  require(
+      in.decisions.empty() || options.form != "recurrent",
+      "{} holds decisions, and --form recurrent makes its own: use --form chunked or quadratic, "
+      "or leave them out",
+      options.in);
   if (file.has("dy")) {
     in.dy = file.read("dy", {B, H, N, {"M", in.v.size(3)}},
                       fmt::format("with q {} and v {} ", in.q.shape().str(), in.v.shape().str()));

@@ -28,7 +28,7 @@ std::string position_text(const Shape& shape, int64_t index);
 
 struct Element {
   double value;
-  std::string place;
+  std::string position;
 };
 
 // The first element that is not as it should be.
@@ -61,10 +61,13 @@ class InputFile {
   // `why` goes before the shape that is asked for: "with q [2,3,17,5] ".
   Tensor read(const std::string& name, const Axes& axes, const std::string& why = "");
 
+  // A tensor of indices, of any shape.
+  Tensor read_indices(const std::string& name);
+
   template <typename Good>
   void refuse(const std::string& name, const Tensor& x, const Good& good, const char* rule) const {
     if (const auto bad = first_unlike(x, good))
-      fail(ErrorKind::input, "{}: {} is {:.9g} at {}; {}", path_, name, bad->value, bad->place,
+      fail(ErrorKind::input, "{}: {} is {:.9g} at {}; {}", path_, name, bad->value, bad->position,
            rule);
   }
 
@@ -80,6 +83,6 @@ class InputFile {
 };
 
 // Those of an attention with gates like these, of another size, and of the others what is in the file.
-Inputs read_inputs(InputFile& file, const GateSpec& gate, const Options& options);
+Inputs read_inputs(InputFile& file, const GateSpec& gate, bool decides, const Options& options);
 
 }  // namespace linea::attend

@@ -123,11 +123,11 @@ bool was_given(const CLI::App& command, const std::string& name) {
   return command.get_option(name)->count() > 0;
 }
 
-std::map<std::string, int64_t> places_of(const CLI::App& command) {
-  std::map<std::string, int64_t> places;
-  int64_t place = 0;
-  for (const CLI::Option* option : command.parse_order()) places[key_of(*option)] = ++place;
-  return places;
+std::map<std::string, int64_t> positions_of(const CLI::App& command) {
+  std::map<std::string, int64_t> positions;
+  int64_t position = 0;
+  for (const CLI::Option* option : command.parse_order()) positions[key_of(*option)] = ++position;
+  return positions;
 }
 
 std::set<std::string> given_names(const CLI::App& command) {

@@ -51,9 +51,9 @@ void exclude_each_other(CLI::App& command, const std::string& one, const std::st
 
 // Whether the user gave it; `name` was added.
 bool was_given(const CLI::App& command, const std::string& name);
-// The places of the flags that the user gave, by the keys of what they set; of a flag that was
+// The positions of the flags that the user gave, by the keys of what they set; of a flag that was
 // given twice the later.
-std::map<std::string, int64_t> places_of(const CLI::App& command);
+std::map<std::string, int64_t> positions_of(const CLI::App& command);
 // The names, without their dashes, of what the user gave.
 std::set<std::string> given_names(const CLI::App& command);
 

@@ -38,39 +38,33 @@ void print_field(const std::string& name, const std::string& text) {
   print_wrapped(fmt::format("{:<{}}{}", name, kIndent, text), kIndent);
 }
 
-// What is true of an attention at its defaults.
-Json facts_of(const AttentionEntry& entry) {
-  const AttentionTraits traits = make_smallest({entry.name})->traits();
-  Json settings = Json::object();
-  for (const Setting& setting : entry.settings)
-    std::visit([&](const auto& value) { settings[setting.key] = value; }, setting.initial);
-  return {{"name", entry.name},
-          {"summary", entry.summary},
-          {"source", entry.source},
-          {"settings", settings},
-          {"causal", traits.not_causal.empty()},
-          {"bidirectional", !traits.causal_only},
-          {"state_growth", traits.state_growth},
-          {"rotary", traits.rotary != Rotary::none},
-          {"cuda", !entry.cpu_only}};
-}
-
-std::string facts_text(const AttentionEntry& entry) {
-  const Json facts = facts_of(entry);
-  std::string text = !facts["causal"]          ? "not causal"
-                     : !facts["bidirectional"] ? "causal only"
-                                               : "causal or not";
-  text += fmt::format("; a position adds {} keys or values to its state",
-                      facts["state_growth"].get<double>());
-  if (facts["rotary"]) text += "; takes rotary positions";
-  return text + (facts["cuda"] ? "" : "; CPU only");
+// What is true of an attention by its defaults, of 1024 positions of an image of 32 x 32.
+AttentionTraits traits_of(const AttentionEntry& entry) {
+  AttentionOptions options{entry.name};
+  options.length = 1024;
+  options.image_width = 32;
+  options.image_channels = 1;
+  return make_smallest(options)->traits();
 }
 
 // Its settings as flags with their defaults, and the variants that `linea verify` checks.
 void show_attention(const AttentionEntry& entry) {
+  const AttentionTraits traits = traits_of(entry);
   print_field("attention", entry.name + ": " + entry.summary);
   print_field("", "source: " + entry.source);
-  print_field("", facts_text(entry));
+  if (!traits.details.empty()) print_field("", traits.details + " (of 32 x 32 positions)");
+  if (!traits.not_causal.empty()) print_field("", "not causal: " + traits.not_causal);
+  if (traits.not_causal.empty())
+    print_field("", traits.state_growth == 0
+                        ? "state: of fixed size"
+                        : fmt::format("state: grows by {:.3g} keys and values a "
+                                      "position",
+                                      traits.state_growth / 2));
+  std::vector<std::string> more;
+  if (traits.causal_only) more.push_back("causal only");
+  if (traits.rotary != Rotary::none) more.push_back("takes rotary positions");
+  if (entry.cpu_only) more.push_back("on a CPU only");
+  if (!more.empty()) print_field("", fmt::format("{}", fmt::join(more, "; ")));
   for (const Setting& setting : entry.settings) {
     std::string line = fmt::format("            --{} {:<10}  ", flag_name(setting.key),
                                    to_string(setting.initial));
@@ -88,12 +82,31 @@ void show_attention(const AttentionEntry& entry) {
   print_field("", fmt::format("verified: {}", fmt::join(labels, "; ")));
 }
 
+Json mechanisms() {
+  Json all = Json::array();
+  for (const AttentionEntry& entry : attentions()) {
+    const AttentionTraits traits = traits_of(entry);
+    Json settings = Json::object();
+    for (const Setting& setting : entry.settings)
+      std::visit([&](const auto& value) { settings[setting.key] = value; }, setting.initial);
+    all.push_back({{"name", entry.name},
+                   {"summary", entry.summary},
+                   {"source", entry.source},
+                   {"settings", settings},
+                   {"causal", traits.not_causal.empty()},
+                   {"bidirectional", !traits.causal_only},
+                   {"rotary", traits.rotary != Rotary::none},
+                   {"cuda", !entry.cpu_only},
+                   {"state_growth", traits.state_growth},
+                   {"details", traits.details}});
+  }
+  return all;
+}
+
 void show_build(bool json) {
   const BlasInfo blas = blas_info();
   const std::vector<std::string> devices = cuda_devices();
   const std::string bf16 = bf16_isa() == nullptr ? "none" : bf16_isa();
-  Json mechanisms = Json::array();
-  for (const AttentionEntry& entry : attentions()) mechanisms.push_back(facts_of(entry));
   if (json)
     return print_json_line({{"version", version()},
                             {"blas", blas.version},
@@ -103,7 +116,7 @@ void show_build(bool json) {
                             {"bf16", bf16},
                             {"cuda_devices", devices},
                             {"attentions", attention_names()},
-                            {"mechanisms", mechanisms},
+                            {"mechanisms", mechanisms()},
                             {"presets", preset_names()}});
   print_wrapped("linea " + version(), kIndent);
   print_field("BLAS", fmt::format("{}; kernels {}; {}; {}", blas.version, blas.kernel, blas.flavor,
@@ -259,6 +272,7 @@ void show_run(const std::string& path, bool json) {
                                   has_model ? "" : ": no checkpoint yet"));
   if (!state.empty()) print_field("state", state);
   print_field("attention", attention);
+  for (const std::string& line : layers_by_attention(saved.config)) print_field("", line);
   if (has_model)
     print_field("parameters",
                 fmt::format("{} in {} tensors", format_count(static_cast<double>(parameters)),

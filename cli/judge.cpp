@@ -307,7 +307,7 @@ void add_judge(CLI::App& program, int& exit_code) {
   CLI::App& command = add_command(
       program, "judge", "how good the samples of a run are, compared with its data",
       "Example:  linea judge runs/mnist --count 1000\n\nThe classifier is trained once for each "
-      "data set, in less than a minute, and kept in $XDG_CACHE_HOME/linea (~/.cache/linea).");
+      "data set, in less than a minute, and saved in $XDG_CACHE_HOME/linea (~/.cache/linea).");
   const auto options = std::make_shared<JudgeOptions>();
   add_option(command, "RUN", options->run,
              "a run, a checkpoint folder, or a model.safetensors file", OptionKind::required);

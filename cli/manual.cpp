@@ -110,7 +110,7 @@ const std::vector<Entry> kEnvironment = {
      "the kernels to use, as linea info lists them; default: the best of this processor"},
     {"NO_COLOR", "not empty: no images in the terminal"},
     {"TERM", "dumb: plain lines instead of a line of progress, and no images"},
-    {"XDG_CACHE_HOME, HOME", "where the classifiers of linea judge are kept"},
+    {"XDG_CACHE_HOME, HOME", "where the classifiers of linea judge are saved"},
     {"OMP_NUM_THREADS", "threads, where --threads is not given; default: all cores"},
     {"GOMP_SPINCOUNT, OMP_WAIT_POLICY",
      "how long threads of OpenMP wait actively; where neither is set, linea sets GOMP_SPINCOUNT to "

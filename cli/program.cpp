@@ -5,13 +5,16 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/settings.h"
@@ -58,15 +61,46 @@ std::string size_hint(const CLI::App& command) {
   return flags.empty() ? "use smaller files" : fmt::format("lower {}", fmt::join(flags, ", "));
 }
 
+struct Command {
+  std::string_view name;
+  void (*add)(CLI::App& program, int& exit_code);
+  bool alone = true;  // does not describe the others
+};
+constexpr Command kCommands[] = {{"train", linea::add_train},
+                                 {"sample", linea::add_sample},
+                                 {"eval", linea::add_eval},
+                                 {"judge", linea::add_judge},
+                                 {"attend", linea::add_attend},
+                                 {"verify", linea::add_verify},
+                                 {"bench", linea::add_bench},
+                                 {"approx", linea::add_approx},
+                                 {"data", linea::add_data},
+                                 {"info", linea::add_info},
+                                 {"runs", linea::add_runs},
+                                 {"presets", linea::add_presets},
+                                 {"plot", linea::add_plot},
+                                 {"help", linea::add_help, false},
+                                 {"completion", linea::add_completion, false},
+                                 {"man", linea::add_man, false}};
+
+// A command that is called by its name is built alone: the others would take a third of a start.
+// But for its help, in which CLI11 orders flags that exclude each other by their addresses.
+void add_commands(CLI::App& program, int& exit_code, const std::vector<std::string_view>& words) {
+  const auto is_asked = [&](const Command& one) { return one.alone && one.name == words.front(); };
+  const bool help = std::any_of(words.begin(), words.end(), [](std::string_view word) {
+    return word == "-h" || word == "--help";
+  });
+  const bool any =
+      !help && !words.empty() && std::any_of(std::begin(kCommands), std::end(kCommands), is_asked);
+  for (const Command& command : kCommands)
+    if (!any || is_asked(command)) command.add(program, exit_code);
+}
+
 int run(int argc, char** argv) {
   CLI::App program{kAbout, "linea"};
   program.set_version_flag("--version", "linea " + linea::version());
   int exit_code = 0;
-  for (const auto add : {linea::add_train, linea::add_sample, linea::add_eval, linea::add_judge,
-                         linea::add_attend, linea::add_verify, linea::add_bench, linea::add_approx,
-                         linea::add_data, linea::add_info, linea::add_runs, linea::add_presets,
-                         linea::add_plot, linea::add_help, linea::add_completion, linea::add_man})
-    add(program, exit_code);
+  add_commands(program, exit_code, {argv + 1, argv + argc});
   program.require_subcommand(1);
   for (CLI::App* command : program.get_subcommands([](CLI::App*) { return true; }))
     command->fallthrough(false);

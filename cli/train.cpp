@@ -23,8 +23,8 @@ namespace linea {
 namespace {
 
 struct TrainOptions {
-  Settings given;                         // flags as texts, by key
-  std::map<std::string, int64_t> places;  // of the flags
+  Settings given;                            // flags as texts, by key
+  std::map<std::string, int64_t> positions;  // of the flags
   std::string preset, out, resume, initial;
   std::vector<std::string> config_files;
   bool json = false, dry_run = false, no_memory_check = false;
@@ -60,7 +60,7 @@ RunConfig gather_settings(const TrainOptions& options) {
     layers.push_back(parse_toml(preset_text(options.preset), "preset " + options.preset));
   for (const std::string& file : options.config_files)
     layers.push_back(parse_toml(read_file(file), file));
-  layers.push_back({options.given, "", options.places});
+  layers.push_back({options.given, "", options.positions});
   const RunConfig config = resolve(layers);
   const bool resume = !options.resume.empty();
   if (const std::string& run = resume ? options.resume : options.initial; !run.empty())
@@ -146,7 +146,7 @@ void add_train(CLI::App& program, int& exit_code) {
   add_general_flags(command, options->given, [](const GeneralSetting&) { return true; });
   add_mechanism_flags(command, options->given, {"task", "attention", "optimizer"});
   set_action(command, [options, &command, &exit_code] {
-    options->places = places_of(command);
+    options->positions = positions_of(command);
     const RunConfig config = gather_settings(*options);
     with_out_of_memory_hint(config, [&] { exit_code = run(config, *options); });
   });

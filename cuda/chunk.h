@@ -41,14 +41,14 @@ __device__ A feature_derivative(KernelFeature feature, A phi) {
 
 // Chunks first .. first + chunks - 1 of every (batch, head), each of `tiles` tiles of 64 rows.
 // Chunk c of (batch, head) p has slot p chunks + c; its tile t is tile tiles slot + t of the group,
-// which has 64 places in tables.
+// which has 64 entries in tables.
 struct Group {
   int64_t first, chunks, tiles = 1;
 };
 
 // The rows of a chunk, or of one of its tiles.
 struct Chunk {
-  int64_t bh, slot, place, first;  // place, first: of its first row, in tables and in the segment
+  int64_t bh, slot, entry, first;  // entry, first: of its first row, in tables and in the segment
   int rows, keys;                  // the number of rows, and of existing keys
 };
 __device__ inline Chunk tiles_at(const ChunkShape& shape, const Group& group, int64_t tile,
@@ -144,7 +144,7 @@ __device__ Rows<kMode, T> chunk_rows(const ChunkShape& shape, const HeadRows<con
                                      const Chunk& chunk, int count, const Accumulator<T>* top) {
   const bool logs = kMode == NumericMode::logs;
   return {given.at(chunk.bh, chunk.first), given.row, given.data == nullptr ? 0 : count,
-          shape.feature, logs && top != nullptr ? top + chunk.place : nullptr};
+          shape.feature, logs && top != nullptr ? top + chunk.entry : nullptr};
 }
 
 // Rows of M values or their gradients.

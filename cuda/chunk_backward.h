@@ -47,7 +47,7 @@ __device__ Pieces<kMode, T> pieces_of(const ChunkShape& shape, const Group& grou
                                       int64_t key) {
   const Chunk q = tile_at(shape, group, query), k = tile_at(shape, group, key);
   const auto at = [](const Accumulator<T>* table, const Chunk& tile) {
-    return table == nullptr ? nullptr : table + tile.place;
+    return table == nullptr ? nullptr : table + tile.entry;
   };
   return {query == key,
           chunk_rows<kMode>(shape, in.q, q, q.rows, queries.top),

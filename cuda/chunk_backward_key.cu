@@ -7,7 +7,7 @@ namespace linea::cuda {
 namespace {
 
 // dk of a tile of keys for one or two tiles of features; and, if `weight_part` [blocks of features,
-// places] is not null, its part of the gradients of the keys' weights.
+// entries] is not null, its part of the gradients of the keys' weights.
 template <NumericMode kMode, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     key_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   if (weight_part == nullptr) return;
   if constexpr (!kByCores<P>)  // a mode without weights
     sum_rows(whole, [&](int j, A total) {
-      weight_part[static_cast<int64_t>(blockIdx.y) * gridDim.x * kTile + chunk.place + j] = total;
+      weight_part[static_cast<int64_t>(blockIdx.y) * gridDim.x * kTile + chunk.entry + j] = total;
     });
 }
 
@@ -101,13 +101,13 @@ struct SumWeights {
   int64_t columns;
   const A* part;
   Strided<T> dweight;
-  __device__ void operator()(int64_t place) const {
+  __device__ void operator()(int64_t entry) const {
     const int64_t all = shape.batch_heads * group.chunks * group.tiles * kTile;
-    const Chunk chunk = tile_at(shape, group, place / kTile);
-    if (place % kTile >= chunk.rows) return;
+    const Chunk chunk = tile_at(shape, group, entry / kTile);
+    if (entry % kTile >= chunk.rows) return;
     A total = 0;
-    for (int64_t tile = 0; tile < columns; ++tile) total += part[tile * all + place];
-    dweight.at(chunk.bh)[chunk.first + place % kTile] = T(total);
+    for (int64_t tile = 0; tile < columns; ++tile) total += part[tile * all + entry];
+    dweight.at(chunk.bh)[chunk.first + entry % kTile] = T(total);
   }
 };
 
@@ -190,31 +190,31 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 
 template <NumericMode kMode, typename T>
 void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-                  HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
+                  HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& saved,
                   Strided<const Accumulator<T>> ddenominator,
                   const ChunkState<Accumulator<T>>& running, HeadRows<T> dk, Strided<T> dweight,
                   HeadRows<T> dv) {
   using A = Accumulator<T>;
-  const bool reads = in.k.data != nullptr, joins = in.q.data != nullptr;
+  const bool reads = in.k.data != nullptr, updates = in.q.data != nullptr;
   const int64_t columns = column_blocks<kMode, T>(shape.features);
   Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain);
   const bool weights = reads && dweight.data != nullptr;
-  const Workspace<A> parts(ctx, weights ? columns * sweep.places() : 0);
+  const Workspace<A> parts(ctx, weights ? columns * sweep.entries() : 0);
   for (int64_t last = sweep.count(); last > 0;) {
     const Group group = sweep.until(last);
     last = group.first;
     const int64_t tiles = shape.batch_heads * group.chunks * group.tiles;
     if (reads) make_keys<kMode>(ctx, shape, group, in, sweep);
-    if (joins) {
+    if (updates) {
       for_each_row(ctx, tiles,
-                   MakeQueries<kMode, T>{shape, group, in.q, kept.denominator, kept.scale,
+                   MakeQueries<kMode, T>{shape, group, in.q, saved.denominator, saved.scale,
                                          ddenominator, sweep.queries});
-      sweep.template carry<kMode>(ctx, shape, group, queries_join(in, dy, sweep),
+      sweep.template carry<kMode>(ctx, shape, group, query_update(in, dy, sweep),
                                   sweep.direction(shape, true), running, reads);
     }
     if (!reads) continue;
-    const States<A> states = sweep.states(joins, running, shape.starts ? sweep.count() - 1 : -1);
-    const QueryTable<A> queries = joins ? sweep.queries : QueryTable<A>{};
+    const States<A> states = sweep.states(updates, running, shape.starts ? sweep.count() - 1 : -1);
+    const QueryTable<A> queries = updates ? sweep.queries : QueryTable<A>{};
     launch(key_gradient<kMode, T>,
            dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(columns)), dim3(kBlockThreads),
            0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dk,
@@ -233,14 +233,14 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
 
 template <typename T>
 void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
-                        HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
+                        HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& saved,
                         Strided<const Accumulator<T>> ddenominator,
                         const ChunkState<Accumulator<T>>& grads, HeadRows<T> dk, Strided<T> dweight,
                         HeadRows<T> dv) {
   const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.batch_heads == 0) return;
   with_rule(shape, grads.scale != nullptr, [&](auto rule) {
-    backward_key<rule.value>(ctx, shape, in, dy, kept, ddenominator, grads, dk, dweight, dv);
+    backward_key<rule.value>(ctx, shape, in, dy, saved, ddenominator, grads, dk, dweight, dv);
   });
 }
 

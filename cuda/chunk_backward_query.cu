@@ -104,31 +104,31 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 template <NumericMode kMode, typename T>
 void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                     HeadRows<const T> y, HeadRows<const T> dy,
-                    const ChunkRows<Accumulator<T>>& kept,
+                    const ChunkRows<Accumulator<T>>& saved,
                     const ChunkState<Accumulator<T>>& running, HeadRows<T> dq,
                     Strided<Accumulator<T>> ddenominator) {
   using A = Accumulator<T>;
-  const bool reads = in.q.data != nullptr, joins = in.k.data != nullptr;
+  const bool reads = in.q.data != nullptr, updates = in.k.data != nullptr;
   Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain);
   for (int64_t first = 0; first < sweep.count();) {
     const Group group = sweep.from(first);
     first += group.chunks;
     const int64_t tiles = shape.batch_heads * group.chunks * group.tiles;
-    if (joins) {
+    if (updates) {
       make_keys<kMode>(ctx, shape, group, in, sweep);
-      sweep.template carry<kMode>(ctx, shape, group, keys_join(in, sweep),
+      sweep.template carry<kMode>(ctx, shape, group, key_update(in, sweep),
                                   sweep.direction(shape, false), running);
     }
     if (!reads) continue;
-    for_each_row(
-        ctx, tiles,
-        MakeQueries<kMode, T>{shape, group, in.q, kept.denominator, kept.scale, {}, sweep.queries});
-    const States<A> states = sweep.states(joins, running, shape.starts ? 0 : -1);
+    for_each_row(ctx, tiles,
+                 MakeQueries<kMode, T>{
+                     shape, group, in.q, saved.denominator, saved.scale, {}, sweep.queries});
+    const States<A> states = sweep.states(updates, running, shape.starts ? 0 : -1);
     launch(query_gradient<kMode, T>,
            dim3(static_cast<unsigned>(tiles),
                 static_cast<unsigned>(column_blocks<kMode, T>(shape.features))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy,
-           joins ? sweep.keys : KeyTable<A>{}, sweep.queries, states, y, dq, ddenominator);
+           updates ? sweep.keys : KeyTable<A>{}, sweep.queries, states, y, dq, ddenominator);
   }
 }
 
@@ -137,13 +137,13 @@ void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
 template <typename T>
 void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                           HeadRows<const T> y, HeadRows<const T> dy,
-                          const ChunkRows<Accumulator<T>>& kept,
+                          const ChunkRows<Accumulator<T>>& saved,
                           const ChunkState<Accumulator<T>>& states, HeadRows<T> dq,
                           Strided<Accumulator<T>> ddenominator) {
   const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.batch_heads == 0) return;
   with_rule(shape, states.scale != nullptr, [&](auto rule) {
-    backward_query<rule.value>(ctx, shape, in, y, dy, kept, states, dq, ddenominator);
+    backward_query<rule.value>(ctx, shape, in, y, dy, saved, states, dq, ddenominator);
   });
 }
 

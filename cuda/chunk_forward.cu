@@ -39,7 +39,7 @@ template <NumericMode kMode, typename T>
 __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 : 1)
     read_chunk(ChunkShape shape, Group group, ChunkInput<T> in, KeyTable<Accumulator<T>> keys,
                const Accumulator<T>* query_top, States<Accumulator<T>> states, HeadRows<T> y,
-               ChunkRows<Accumulator<T>> kept) {
+               ChunkRows<Accumulator<T>> saved) {
   using A = Accumulator<T>;
   using P = Factor<kMode, T>;
   __shared__ Panels<P> panels;
@@ -52,14 +52,14 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
   const Chunk chunk = tile_at(shape, group, own);
   if (chunk.rows == 0) return;
   using Wide = RuleSums<kMode, T>;
-  const int64_t F = shape.features, M = shape.values, place = chunk.place;
+  const int64_t F = shape.features, M = shape.values, entry = chunk.entry;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
   constexpr int kWarps = kBlockThreads / kWarp;
   const Rows<kMode, T> q = chunk_rows<kMode>(shape, in.q, chunk, chunk.rows, query_top);
   const StateAt<A> past = state_at(states, shape, group, chunk);
-  const A* offset = kMode == NumericMode::plain ? nullptr : keys.offset + place;
+  const A* offset = kMode == NumericMode::plain ? nullptr : keys.offset + entry;
 
   // For logs, the features that read the state include the state's logs.
   const auto past_feature = [&](int i, int64_t f) {
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
     __syncthreads();
     if (threadIdx.x < kTile && kMode != NumericMode::plain) {
       const int i = static_cast<int>(threadIdx.x);
-      const A m = larger(seen.keys > 0 ? keys.max[place + i] : kNothing<A>, past_scale[i]);
+      const A m = larger(seen.keys > 0 ? keys.max[entry + i] : kNothing<A>, past_scale[i]);
       row_scale[i] = m == kNothing<A> ? A(0) : m;  // no key is visible: the row is 0
     }
     __syncthreads();
@@ -146,8 +146,8 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
     const int i = static_cast<int>(threadIdx.x);
     inverse[i] = reciprocal_or_zero(denominator[i]);
     if (blockIdx.y == 0) {
-      kept.denominator.at(chunk.bh)[chunk.first + i] = denominator[i];
-      if (kMode != NumericMode::plain) kept.scale.at(chunk.bh)[chunk.first + i] = row_scale[i];
+      saved.denominator.at(chunk.bh)[chunk.first + i] = denominator[i];
+      if (kMode != NumericMode::plain) saved.scale.at(chunk.bh)[chunk.first + i] = row_scale[i];
     }
   }
   __syncthreads();
@@ -161,15 +161,15 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
 template <NumericMode kMode, typename T>
 void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
              const ChunkState<Accumulator<T>>& running, HeadRows<T> y,
-             const ChunkRows<Accumulator<T>>& kept) {
-  const bool reads = in.q.data != nullptr, joins = in.k.data != nullptr;
+             const ChunkRows<Accumulator<T>>& saved) {
+  const bool reads = in.q.data != nullptr, updates = in.k.data != nullptr;
   Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain);
   for (int64_t first = 0; first < sweep.count();) {
     const Group group = sweep.from(first);
     first += group.chunks;
-    if (joins) {
+    if (updates) {
       make_keys<kMode>(ctx, shape, group, in, sweep);
-      sweep.template carry<kMode>(ctx, shape, group, keys_join(in, sweep),
+      sweep.template carry<kMode>(ctx, shape, group, key_update(in, sweep),
                                   sweep.direction(shape, false), running);
     }
     if (!reads) continue;
@@ -181,7 +181,7 @@ void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
            dim3(static_cast<unsigned>(tiles),
                 static_cast<unsigned>(column_blocks<kMode, T>(shape.values))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, sweep.keys, sweep.queries.top,
-           sweep.states(joins, running, shape.starts ? 0 : -1), y, kept);
+           sweep.states(updates, running, shape.starts ? 0 : -1), y, saved);
   }
 }
 
@@ -190,11 +190,11 @@ void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
 template <typename T>
 void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                    const ChunkState<Accumulator<T>>& states, HeadRows<T> y,
-                   const ChunkRows<Accumulator<T>>& kept) {
+                   const ChunkRows<Accumulator<T>>& saved) {
   const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.batch_heads == 0) return;
   with_rule(shape, states.scale != nullptr,
-            [&](auto rule) { forward<rule.value>(ctx, shape, in, states, y, kept); });
+            [&](auto rule) { forward<rule.value>(ctx, shape, in, states, y, saved); });
 }
 
 LINEA_KERNEL_TABLE(ChunkForwardKernels, .chunk_forward = chunk_forward<T>)

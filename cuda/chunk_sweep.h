@@ -26,14 +26,14 @@ struct GivenValues {
   };
   __device__ Of of(const ChunkShape& shape, const Chunk& chunk, int count) const {
     return {value_rows(shape, x, chunk, count),
-            inverse == nullptr ? nullptr : inverse + chunk.place};
+            inverse == nullptr ? nullptr : inverse + chunk.entry};
   }
 };
 
 // The terms added to a state: rows of keys with values, or of queries with n = dy / d and e. Null:
 // offset 0, weight 1.
 template <typename T, typename Values = GivenValues<T>>
-struct Joining {
+struct Update {
   using A = Accumulator<T>;
   HeadRows<const T> rows;
   Values x;
@@ -58,7 +58,7 @@ struct Direction {
 // that no scan is needed (plain values only).
 template <NumericMode kMode, typename T, typename Values>
 __global__ void __launch_bounds__(kBlockThreads)
-    sum_chunk(ChunkShape shape, Group group, Joining<T, Values> in, Direction direction,
+    sum_chunk(ChunkShape shape, Group group, Update<T, Values> in, Direction direction,
               Parts<Accumulator<T>> carried, Parts<Accumulator<T>> parts) {
   using A = Accumulator<T>;
   using P = Factor<kMode, T>;
@@ -76,12 +76,12 @@ __global__ void __launch_bounds__(kBlockThreads)
 
   Wide running;
   A running_keys = 0;
-  const auto each = [&](const Parts<A>& at, int64_t place, const auto& body) {
+  const auto each = [&](const Parts<A>& at, int64_t slot, const auto& body) {
     Wide::each([&](int e, int row, int col) {
       const int64_t f = first_f + row, m = first_m + col;
-      if (f < F && m < M) body(running[e], at.state[(place * F + f) * M + m]);
+      if (f < F && m < M) body(running[e], at.state[(slot * F + f) * M + m]);
     });
-    if (sums_keys) body(running_keys, at.key_sum[place * F + first_f + own]);
+    if (sums_keys) body(running_keys, at.key_sum[slot * F + first_f + own]);
   };
   const auto leave = [](A sum, A& to) { to = sum; };
 
@@ -98,19 +98,19 @@ __global__ void __launch_bounds__(kBlockThreads)
 
     // log of feature f of row i; then the feature, relative to the largest in the chunk
     const auto log_of = [&](int i, int64_t f) {
-      return rows.given(i, f) + (in.offset[chunk.place + i] - rows.top[i]);
+      return rows.given(i, f) + (in.offset[chunk.entry + i] - rows.top[i]);
     };
     const auto feature = [&](int i, int f) {
       if (kMode == NumericMode::logs) return factor(log_of(i, first_f + f), column[f]);
       const A value = rows.at(i, first_f + f);
-      return kMode == NumericMode::scaled ? value * factor(in.offset[chunk.place + i], column[f])
+      return kMode == NumericMode::scaled ? value * factor(in.offset[chunk.entry + i], column[f])
                                           : value;
     };
     if (kMode != NumericMode::plain) {
       A max = kNothing<A>;
       for (int i = part; i < count && first_f + own < F; i += kShares)
         max = larger(max, kMode == NumericMode::logs ? log_of(i, first_f + own)
-                                                     : in.offset[chunk.place + i]);
+                                                     : in.offset[chunk.entry + i]);
       share[part][own] = max;
       __syncthreads();
       for (int other = 0; other < kShares; ++other) max = larger(max, share[other][own]);
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 #pragma unroll 1
     for (int i = part; i < count && first_f + own < F; i += kShares)
       total +=
-          in.weight == nullptr ? feature(i, own) : feature(i, own) * in.weight[chunk.place + i];
+          in.weight == nullptr ? feature(i, own) : feature(i, own) * in.weight[chunk.entry + i];
     share[part][own] = total;
     __syncthreads();
     if (!sums_keys) continue;
@@ -161,8 +161,8 @@ struct ScanScales {
       const int64_t c = direction.backward ? group.chunks - 1 - n : n, slot = bh * group.chunks + c;
       const int64_t at = slot * F + f;
       if (direction.backward && decay != nullptr) scale += decay[slot];
-      const bool joins = group.first + c != direction.unneeded;
-      const A fresh = joins ? parts[at] : kNothing<A>, to = larger(scale, fresh);
+      const bool updates = group.first + c != direction.unneeded;
+      const A fresh = updates ? parts[at] : kNothing<A>, to = larger(scale, fresh);
       parts[at] = scale;
       keep[at] = factor(scale, to);
       take[at] = factor(fresh, to);
@@ -188,11 +188,11 @@ struct ScanSums {
 #pragma unroll 4
     for (int64_t n = 0; n < group.chunks; ++n) {
       const int64_t c = direction.backward ? group.chunks - 1 - n : n;
-      const int64_t at = (bh * group.chunks + c) * F + f, place = at * width + index % width;
-      const bool joins = group.first + c != direction.unneeded;
-      const A fresh = joins ? parts[place] : A(0);
-      parts[place] = sum;
-      if (joins) sum = keep == nullptr ? sum + fresh : sum * keep[at] + fresh * take[at];
+      const int64_t at = (bh * group.chunks + c) * F + f, element = at * width + index % width;
+      const bool updates = group.first + c != direction.unneeded;
+      const A fresh = updates ? parts[element] : A(0);
+      parts[element] = sum;
+      if (updates) sum = keep == nullptr ? sum + fresh : sum * keep[at] + fresh * take[at];
     }
     running[index] = sum;
   }
@@ -247,7 +247,7 @@ class Sweep {
         rows_(ctx, slots_ * (7 * tiles_ * kTile + 1)),
         sums_(ctx, slots_ * shape.features * (shape.values + (scaled ? 4 : 1))) {
     const bool logs = shape.kind == FeatureKind::logs;
-    const int64_t rows = places(), F = slots_ * shape.features;
+    const int64_t rows = entries(), F = slots_ * shape.features;
     A* next = rows_.data();
     const auto take = [&](int64_t count) { return std::exchange(next, next + count); };
     queries = {logs ? take(rows) : nullptr, scaled ? take(rows) : nullptr, take(rows), take(rows)};
@@ -264,7 +264,7 @@ class Sweep {
     const int64_t first = std::max<int64_t>(last - chunks_, 0);
     return {first, last - first, tiles_};
   }
-  int64_t places() const { return slots_ * tiles_ * kTile; }  // rows of the tables
+  int64_t entries() const { return slots_ * tiles_ * kTile; }  // rows of the tables
 
   // If the final state is not needed, the sums of a sweep's last chunk are not either.
   Direction direction(const ChunkShape& shape, bool backward) const {
@@ -274,9 +274,8 @@ class Sweep {
   // Accumulates the rows of a group into the running state; then `states()` are those that its
   // chunks read.
   template <NumericMode kMode, typename Values>
-  void carry(Context& ctx, const ChunkShape& shape, const Group& group,
-             const Joining<T, Values>& in, const Direction& direction, const ChunkState<A>& running,
-             bool decays = true) {
+  void carry(Context& ctx, const ChunkShape& shape, const Group& group, const Update<T, Values>& in,
+             const Direction& direction, const ChunkState<A>& running, bool decays = true) {
     const int64_t F = shape.features, M = shape.values;
     if (F == 0) return;
     const bool walks = kMode == NumericMode::plain && sums_walk<T>(ctx, shape);
@@ -300,8 +299,8 @@ class Sweep {
   }
 
   // The states that the chunks of the group read; the running state if nothing was accumulated.
-  States<A> states(bool joined, const ChunkState<A>& running, int64_t empty_chunk) const {
-    if (joined) return {parts_.state, parts_.key_sum, parts_.scale, true, empty_chunk};
+  States<A> states(bool updated, const ChunkState<A>& running, int64_t empty_chunk) const {
+    if (updated) return {parts_.state, parts_.key_sum, parts_.scale, true, empty_chunk};
     return {running.state, running.key_sum, running.scale, false, empty_chunk};
   }
 
@@ -337,12 +336,12 @@ void make_keys(Context& ctx, const ChunkShape& shape, const Group& group, const 
 }
 
 template <typename T>
-Joining<T> keys_join(const ChunkInput<T>& in, const Sweep<T>& sweep) {
+Update<T> key_update(const ChunkInput<T>& in, const Sweep<T>& sweep) {
   return {in.k, {in.v, nullptr}, sweep.keys.top, sweep.keys.offset, nullptr, true};
 }
 template <typename T>
-Joining<T> queries_join(const ChunkInput<T>& in, const HeadRows<const T>& dy,
-                        const Sweep<T>& sweep) {
+Update<T> query_update(const ChunkInput<T>& in, const HeadRows<const T>& dy,
+                       const Sweep<T>& sweep) {
   const QueryTable<Accumulator<T>>& queries = sweep.queries;
   return {in.q, {dy, queries.inverse}, queries.top, queries.offset, queries.grad, false};
 }

@@ -76,13 +76,13 @@ struct MakeQueries {
     if (kMode == NumericMode::logs)
       for (int row = i / kWarp; row < chunk.rows; row += kBlockThreads / kWarp) {
         const A top = top_of(q.at(chunk.bh, chunk.first + row), shape.features);
-        if (i % kWarp == 0) to.top[chunk.place + row] = top;
+        if (i % kWarp == 0) to.top[chunk.entry + row] = top;
       }
     if (i >= chunk.rows || denominator.data == nullptr) return;
-    to.inverse[chunk.place + i] = reciprocal_or_zero(denominator.at(chunk.bh)[chunk.first + i]);
-    if (grad.data != nullptr) to.grad[chunk.place + i] = grad.at(chunk.bh)[chunk.first + i];
+    to.inverse[chunk.entry + i] = reciprocal_or_zero(denominator.at(chunk.bh)[chunk.first + i]);
+    if (grad.data != nullptr) to.grad[chunk.entry + i] = grad.at(chunk.bh)[chunk.first + i];
     if (kMode != NumericMode::plain)
-      to.offset[chunk.place + i] = -scale.at(chunk.bh)[chunk.first + i];
+      to.offset[chunk.entry + i] = -scale.at(chunk.bh)[chunk.first + i];
   }
 };
 

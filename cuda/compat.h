@@ -80,10 +80,10 @@ class SharedMemory {
  public:
   // `count` uninitialized elements.
   template <typename T>
-  __device__ __forceinline__ T* take(size_t count,
-                                     std::source_location place = std::source_location::current()) {
+  __device__ __forceinline__ T* take(
+      size_t count, std::source_location location = std::source_location::current()) {
 #ifdef LINEA_CUDA_EMULATED
-    return static_cast<T*>(emulator::take_shared(count * sizeof(T), place));
+    return static_cast<T*>(emulator::take_shared(count * sizeof(T), location));
 #else
     T* piece = reinterpret_cast<T*>(linea_dynamic_shared + taken_);
     taken_ += shared_bytes<T>(count);

@@ -1,7 +1,14 @@
-// The topics that a CPU alone computes so far.
+// Topics whose kernels run on a CPU alone so far.
 #include "cuda/kernel_tables.h"
 
 namespace linea::cuda {
+
+LINEA_KERNEL_TABLE(SparseAttentionKernels, .sparse_attention = NoKernel<"sparse attention">(),
+                   .sparse_attention_backward = NoKernel<"sparse attention">())
+
+LINEA_KERNEL_TABLE(TopKeysKernels, .top_keys = NoKernel<"top keys">(),
+                   .listed_attention = NoKernel<"top keys">(),
+                   .listed_attention_backward = NoKernel<"top keys">())
 
 LINEA_KERNEL_TABLE(ChannelDecayKernels, .channel_forward = NoKernel<"channel_forward">(),
                    .channel_backward = NoKernel<"channel_backward">())

@@ -32,10 +32,10 @@ void embedding(Context& ctx, const T* table, const int32_t* ids, T* y, int64_t R
 
 template <typename T>
 void embed_position(Context& ctx, const Accumulator<T>* table, const int32_t* ids,
-                    const Accumulator<T>* positions, const int32_t* place, T* y, int64_t R,
+                    const Accumulator<T>* position_table, const int32_t* positions, T* y, int64_t R,
                     int64_t C) {
   for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
-    const Accumulator<T>*token = table + ids[r] * C, *position = positions + place[r] * C;
+    const Accumulator<T>*token = table + ids[r] * C, *position = position_table + positions[r] * C;
     for (int64_t c = team.rank(); c < C; c += team.kThreads)
       y[r * C + c] = T(token[c] + position[c]);
   });

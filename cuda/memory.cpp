@@ -63,12 +63,12 @@ void give_back(void* block) noexcept {
 MemoryLimit device_memory_limit(size_t) {
   size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "querying device memory");
-  uint64_t kept = 0, used = 0;
-  check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrReservedMemCurrent, &kept),
+  uint64_t reserved = 0, used = 0;
+  check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrReservedMemCurrent, &reserved),
              "querying reserved memory");
   check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrUsedMemCurrent, &used),
              "querying used memory");
-  free += kept - used;
+  free += reserved - used;
   // Spare memory for the driver: kernels on first use, graphs, cuBLAS workspaces of graph branches.
   constexpr size_t kMin = size_t{64} << 20, kMax = size_t{512} << 20;
   const size_t spare = std::clamp(free / 32, kMin, kMax);

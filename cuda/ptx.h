@@ -17,9 +17,9 @@ namespace linea::cuda {
 // D [16,8] += A [16,16] B [16,8], f32 += bf16, by the 32 lanes of a warp; two bf16 per word.
 __device__ __forceinline__ void mma_m16n8k16(
     float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-    std::source_location place = std::source_location::current()) {
+    std::source_location location = std::source_location::current()) {
 #ifdef LINEA_CUDA_EMULATED
-  emulator::mma_m16n8k16(d, a, b, place);
+  emulator::mma_m16n8k16(d, a, b, location);
 #else
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -32,9 +32,9 @@ __device__ __forceinline__ void mma_m16n8k16(
 // D [16,8] += A [16,8] B [8,8], f32 += TF32, by the 32 lanes of a warp; one element per word.
 __device__ __forceinline__ void mma_m16n8k8(
     float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-    std::source_location place = std::source_location::current()) {
+    std::source_location location = std::source_location::current()) {
 #ifdef LINEA_CUDA_EMULATED
-  emulator::mma_m16n8k8(d, a, b, place);
+  emulator::mma_m16n8k8(d, a, b, location);
 #else
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
@@ -61,10 +61,10 @@ __device__ __forceinline__ uint32_t to_tf32(float x) {
 template <bool kTransposed, int kMatrices>
 __device__ __forceinline__ void ldmatrix(
     uint32_t (&r)[kMatrices], const void* row,
-    std::source_location place = std::source_location::current()) {
+    std::source_location location = std::source_location::current()) {
   static_assert(kMatrices == 2 || kMatrices == 4);
 #ifdef LINEA_CUDA_EMULATED
-  emulator::ldmatrix(r, kMatrices, kTransposed, row, place);
+  emulator::ldmatrix(r, kMatrices, kTransposed, row, location);
 #else
   const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
   if constexpr (kMatrices == 4 && kTransposed) {

@@ -23,14 +23,14 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V,
   const int64_t max = ctx.sizes.block / 16 / V + 1;
   const int64_t blocks = to.rows < max ? to.rows : max;
   const bool cut = !params.greedy && ((params.top_k > 0 && params.top_k < V) || params.top_p < 1);
-  const int64_t places = cut ? power_of_two_from(V) : 0;
+  const int64_t slots = cut ? power_of_two_from(V) : 0;
   const bool mixtures = kind == OutputKind::logistics;
   const Workspace<double> weights(ctx, blocks * V);
-  const Workspace<int32_t> order(ctx, blocks * (places > 0 ? places : 1));
+  const Workspace<int32_t> order(ctx, blocks * (slots > 0 ? slots : 1));
   launch(mixtures ? sample_kernel<OutputKind::logistics, T> : sample_kernel<OutputKind::logits, T>,
          dim3(static_cast<unsigned>(blocks)), dim3(kBlockThreads), 0, stream(ctx), outputs,
          mixtures ? 3 * kLogistics : V, V, params, stream_of_rows, to, weights.data(), order.data(),
-         places);
+         slots);
 }
 
 LINEA_KERNEL_TABLE(SamplingKernels, .argmax = argmax<T>, .sample = sample<T>)

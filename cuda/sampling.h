@@ -49,7 +49,7 @@ template <typename Weight>
 __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight) {
   constexpr int kWarps = kBlockThreads / kWarp;
   __shared__ double of_warp[kWarps], reached[kBlockThreads];
-  __shared__ int64_t place;
+  __shared__ int64_t found;
   const int own = static_cast<int>(threadIdx.x);
   const int64_t each = (n + kBlockThreads - 1) / kBlockThreads, begin = own * each;
   double of_run = 0;
@@ -64,7 +64,7 @@ __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight)
   }
   reached[own] = sum;
   const double until = share * total;
-  if (own == 0) place = n;
+  if (own == 0) found = n;
   // The first run with a positive weight that reaches it. Prefix sums are rounded differently in
   // each run, so possibly none does: then the last run with a positive weight.
   const int rank = !(of_run > 0)  ? 2 * kBlockThreads
@@ -75,27 +75,27 @@ __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight)
     for (int64_t i = begin; i < begin + each && i < n; ++i) {
       const double w = weight(i);
       before += w;
-      if (w > 0) place = i;
+      if (w > 0) found = i;
       if (before >= until) break;
     }
   }
   __syncthreads();
-  return place;  // thread 0 writes it again only after the next call's first barrier
+  return found;  // thread 0 writes it again only after the next call's first barrier
 }
 
 // Fills order with the indices 0 .. V - 1 by decreasing weight, ties by index; the padding up to
-// the power of two `places` comes last. A bitonic sort (Batcher 1968).
+// the power of two `slots` comes last. A bitonic sort (Batcher 1968).
 __device__ inline void sort_by_weight(const double* weights, int32_t* order, int64_t V,
-                                      int64_t places) {
+                                      int64_t slots) {
   const auto before = [=](int32_t i, int32_t j) {
     if (i >= V || j >= V || weights[i] == weights[j]) return i < j;
     return weights[i] > weights[j];
   };
-  for (int64_t i = threadIdx.x; i < places; i += kBlockThreads) order[i] = static_cast<int32_t>(i);
-  for (int64_t size = 2; size <= places; size *= 2)
+  for (int64_t i = threadIdx.x; i < slots; i += kBlockThreads) order[i] = static_cast<int32_t>(i);
+  for (int64_t size = 2; size <= slots; size *= 2)
     for (int64_t distance = size / 2; distance > 0; distance /= 2) {
       __syncthreads();
-      for (int64_t i = threadIdx.x; i < places / 2; i += kBlockThreads) {
+      for (int64_t i = threadIdx.x; i < slots / 2; i += kBlockThreads) {
         const int64_t low = 2 * i - i % distance;
         const int32_t a = order[low], b = order[low + distance];
         if (before(b, a) != ((low & size) == 0)) continue;
@@ -108,8 +108,8 @@ __device__ inline void sort_by_weight(const double* weights, int32_t* order, int
 
 // Sets the weights of excluded tokens to 0.
 __device__ inline void cut_weights(const SamplingParams& params, double* weights, int32_t* order,
-                                   int64_t V, int64_t places) {
-  sort_by_weight(weights, order, V, places);
+                                   int64_t V, int64_t slots) {
+  sort_by_weight(weights, order, V, slots);
   const int64_t max_kept = params.top_k > 0 && params.top_k < V ? params.top_k : V;
   const int64_t last =
       first_reaching(max_kept, params.top_p, [=](int64_t i) { return weights[order[i]]; });
@@ -134,14 +134,14 @@ struct Scores<OutputKind::logistics, T> {
 
 // The first token at which the running sum of the remaining weights exp((score - max) /
 // temperature) reaches u times the total: the inverse of the distribution function. A block has V
-// weights and `places` indices to sort them, none if no token is excluded.
+// weights and `slots` indices to sort them, none if no token is excluded.
 template <OutputKind kKind, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 1)
     sample_kernel(const T* outputs, int64_t width, int64_t V, SamplingParams params,
                   RandomStream numbers, SampledTokens to, double* all_weights, int32_t* all_orders,
-                  int64_t places) {
+                  int64_t slots) {
   double* const weights = all_weights + blockIdx.x * V;
-  int32_t* const order = all_orders + blockIdx.x * places;
+  int32_t* const order = all_orders + blockIdx.x * slots;
   for (int64_t r = blockIdx.x; r < to.rows; r += gridDim.x) {
     const Scores<kKind, T> scores(outputs + r * width, V);
     for (int64_t v = threadIdx.x; v < V; v += kBlockThreads)
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
       for (int64_t v = threadIdx.x; v < V; v += kBlockThreads)
         weights[v] = std::exp((weights[v] - largest) / params.temperature);
       __syncthreads();
-      if (places > 0) cut_weights(params, weights, order, V, places);
+      if (slots > 0) cut_weights(params, weights, order, V, slots);
       RandomStream of_row = numbers;
       of_row.step += static_cast<uint64_t>(to.num_sampled(r));
       const double share = random_uniform(of_row, static_cast<uint64_t>(params.first_row + r));

@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   using A = Accumulator<T>;
   __shared__ Panels<T> panels;
   __shared__ Square<A> weights;
-  __shared__ A max[kTile], total[kTile], kept[kTile];
+  __shared__ A max[kTile], total[kTile], shrink[kTile];
   multiply_as(shape.products, panels);
   const int64_t bh = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
   const int64_t M = shape.value_size, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
@@ -136,11 +136,11 @@ __global__ void __launch_bounds__(kBlockThreads)
       __syncwarp();  // all lanes have read max[i]
       if (lane > 0) continue;
       max[i] = now;
-      kept[i] = by;
+      shrink[i] = by;
       total[i] = by * total[i] + added;
     }
     __syncthreads();
-    Sums<T>::each([&](int e, int i, int) { sum[e] *= kept[i]; });
+    Sums<T>::each([&](int e, int i, int) { sum[e] *= shrink[i]; });
     const TileRows<T> rows_v = rows_at(v, bh, key, tiles.keys, M);
     add_product<Along::terms, Along::tile>(
         sum, tiles.keys, [&](int i, int64_t j) { return weights[i][j]; },

@@ -34,8 +34,8 @@ struct CodedValues {
             M,
             dy.at(chunk.bh, chunk.first),
             dy.row,
-            inverse + chunk.place,
-            grad + chunk.place,
+            inverse + chunk.entry,
+            grad + chunk.entry,
             count};
   }
 };
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 template <typename T>
 void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                       const T* queries, const int32_t* code, int64_t D, HeadRows<const T> dy,
-                      const ChunkRows<Accumulator<T>>& kept,
+                      const ChunkRows<Accumulator<T>>& saved,
                       Strided<const Accumulator<T>> ddenominator,
                       const ChunkState<Accumulator<T>>& grads, T* dk) {
   const ChunkShape shape = as_multiplied(ctx, given);
@@ -128,27 +128,27 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
   if (shape.batch_heads == 0) return;
   ChunkShape wide = shape;
   wide.values = D * (shape.values + 1);
-  const bool joins = in.q.data != nullptr;
+  const bool updates = in.q.data != nullptr;
   Sweep<T> sweep(ctx, wide, true);
   for (int64_t last = sweep.count(); last > 0;) {
     const Group group = sweep.until(last);
     last = group.first;
     const int64_t slots = shape.batch_heads * group.chunks;
     const QueryTable<A>& table = sweep.queries;
-    if (joins) {
+    if (updates) {
       for_each_row(ctx, slots,
-                   MakeQueries<NumericMode::logs, T>{shape, group, in.q, kept.denominator,
-                                                     kept.scale, ddenominator, table});
+                   MakeQueries<NumericMode::logs, T>{shape, group, in.q, saved.denominator,
+                                                     saved.scale, ddenominator, table});
       const CodedValues<T> x{queries, shape.length, D, shape.values, dy, table.inverse, table.grad};
       sweep.template carry<NumericMode::logs>(
           ctx, wide, group,
-          Joining<T, CodedValues<T>>{in.q, x, table.top, table.offset, nullptr, false},
+          Update<T, CodedValues<T>>{in.q, x, table.top, table.offset, nullptr, false},
           sweep.direction(shape, true), grads, false);
     }
     if (dk == nullptr) continue;
     launch(code_gradient<T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(D))),
            dim3(kBlockThreads), 0, stream(ctx), shape, wide, group, in, dy,
-           joins ? table : QueryTable<A>{}, sweep.states(joins, grads, -1),
+           updates ? table : QueryTable<A>{}, sweep.states(updates, grads, -1),
            Codes<T>{queries, code, D, dk});
   }
 }

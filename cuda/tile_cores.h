@@ -15,7 +15,7 @@ inline constexpr int kTile = 64;
 // terms, or neighboring rows (columns).
 enum class Along { terms, tile };
 
-// Panels of the two factors: [place][term] if contiguous along terms, else [term][place]. Rows are
+// Panels of the two factors: [vector][term] if contiguous along terms, else [term][vector]. Rows are
 // padded by eight bf16 so that the eight rows of an ldmatrix matrix have no bank conflicts.
 struct CorePanels {
   static constexpr int kDeep = 64, kRow = 64 + 8;
@@ -35,25 +35,25 @@ __device__ void load_panel(BFloat16* panel, int64_t first, int64_t terms, const 
     const int index = e + static_cast<int>(threadIdx.x), row = index / kPairs,
               col = index % kPairs * 2;
     const auto element = [&](int c) {
-      const int place = kAlong == Along::terms ? row : c, term = kAlong == Along::terms ? c : row;
-      return BFloat16(first + term < terms ? at(place, first + term) : 0.0f);
+      const int vector = kAlong == Along::terms ? row : c, term = kAlong == Along::terms ? c : row;
+      return BFloat16(first + term < terms ? at(vector, first + term) : 0.0f);
     };
     *reinterpret_cast<Two*>(panel + row * CorePanels::kRow + col) = {element(col),
                                                                      element(col + 1)};
   }
 }
 
-// Loads four 8 x 8 matrices for a warp, from `place` and `term` on. kPlaces 1: the second matrix
-// has the next eight places, the third the next eight terms, as for the left factor of an mma; 2:
+// Loads four 8 x 8 matrices for a warp, from `vector` and `term` on. kVectors 1: the second matrix
+// has the next eight vectors, the third the next eight terms, as for the left factor of an mma; 2:
 // the reverse, as for two right factors.
-template <Along kAlong, int kPlaces>
-__device__ void load_matrices(uint32_t (&r)[4], const BFloat16* panel, int place, int term) {
+template <Along kAlong, int kVectors>
+__device__ void load_matrices(uint32_t (&r)[4], const BFloat16* panel, int vector, int term) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, matrix = lane / 8, i = lane % 8;
-  const int next_place = (matrix & kPlaces) != 0 ? 8 : 0,
-            next_term = (matrix & (3 - kPlaces)) != 0 ? 8 : 0;
+  const int next_vector = (matrix & kVectors) != 0 ? 8 : 0,
+            next_term = (matrix & (3 - kVectors)) != 0 ? 8 : 0;
   constexpr bool kByTerm = kAlong == Along::tile;  // rows of the panel are terms
-  const int row = kByTerm ? term + next_term + i : place + next_place + i;
-  const int col = kByTerm ? place + next_place : term + next_term;
+  const int row = kByTerm ? term + next_term + i : vector + next_vector + i;
+  const int col = kByTerm ? vector + next_vector : term + next_term;
   ldmatrix<kByTerm>(r, panel + row * CorePanels::kRow + col);
 }
 

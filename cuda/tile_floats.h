@@ -23,16 +23,16 @@ struct PlainPanels {
   FloatProducts products;
 };
 
-// panel[term][place] = at(place, term) for the terms from `first` on; 0 from `terms` on.
+// panel[term][vector] = at(vector, term) for the terms from `first` on; 0 from `terms` on.
 template <Along kAlong, typename A, typename At>
 __device__ void load_panel(A* panel, int64_t first, int64_t terms, const At& at) {
 #pragma unroll
   for (int e = 0; e < kDeep<A> * kTile; e += kBlockThreads) {
     const int index = e + static_cast<int>(threadIdx.x);
     const int term = kAlong == Along::terms ? index % kDeep<A> : index / kTile;
-    const int place = kAlong == Along::terms ? index / kDeep<A> : index % kTile;
-    panel[term * PlainPanels<A>::kRow + place] =
-        first + term < terms ? at(place, first + term) : A(0);
+    const int vector = kAlong == Along::terms ? index / kDeep<A> : index % kTile;
+    panel[term * PlainPanels<A>::kRow + vector] =
+        first + term < terms ? at(vector, first + term) : A(0);
   }
 }
 

@@ -72,8 +72,8 @@ void add_color_scale(Sheet& sheet, const ColorScale& scale) {
       std::copy_n(scale.colors.data() + 3 * color, 3, sheet.pixel(y, x));
   }
   for (int64_t value = 0; static_cast<double>(value) <= scale.max; ++value) {
-    const double place = static_cast<double>(value * (sheet.width - 1)) / scale.max;
-    write_text(sheet, strip + kScaleHeight + kTextGap, std::lround(place), std::to_string(value));
+    const double column = static_cast<double>(value * (sheet.width - 1)) / scale.max;
+    write_text(sheet, strip + kScaleHeight + kTextGap, std::lround(column), std::to_string(value));
   }
   write_text(sheet, strip + kScaleHeight + kLineHeight + kTextGap, sheet.width / 2, scale.unit);
 }

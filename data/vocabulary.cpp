@@ -119,8 +119,8 @@ BytePairs parse_pairs(const json& document) {
   const json merges = document.value("merges", json());
   if (!merges.is_array()) fail_damaged("it has no list of merges");
   std::vector<BytePair> pairs;
-  const auto token = [](const json& merge, size_t place) {
-    const json& entry = merge[place];
+  const auto token = [](const json& merge, size_t index) {
+    const json& entry = merge[index];
     const int64_t number = entry.is_number_integer() ? entry.get<int64_t>() : -1;
     if (number < 0 || number >= kMaxPairTokens) fail_damaged("a merge is not of two tokens");
     return static_cast<uint16_t>(number);

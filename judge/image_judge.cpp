@@ -125,7 +125,7 @@ void save(const fs::path& path, const std::string& key, const Parameters& parame
   write_safetensors(path, tensors, {{"key", key}});
 } catch (const Error& error) {
   if (error.kind() != ErrorKind::write) throw;
-  progress.note(fmt::format("the classifier is not kept: {}", error.what()));
+  progress.note(fmt::format("the classifier is not saved: {}", error.what()));
 }
 
 // The class with the largest probability, and that probability.

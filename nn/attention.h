@@ -29,8 +29,10 @@ struct AttentionOptions {
   int64_t length = 0;              // positions of the model, 0: not known
   bool rotary = false;             // rows are turned by their positions (Rotary::features)
   uint64_t seed = 1;
-  int64_t layer = 0;         // separates the random numbers of the layers
-  DType dtype = DType::f32;  // of its parameters and buffers
+  int64_t layer = 0;  // separates the random numbers of the layers
+  int64_t turn = 0;   // layers before this one that have the same item of a list
+  int64_t image_width = 0, image_channels = 0;  // of the positions; 0: no image
+  DType dtype = DType::f32;                     // of its parameters and buffers
 };
 
 // A tensor that belongs to a model but is not trained by gradients: random projections, running
@@ -55,16 +57,18 @@ struct AttentionTraits {
   bool signed_weights = false;   // of both signs, which nearly cancel in some rows of N(0, 1)
   bool heads_differ = false;     // by constants; parameters and buffers of heads are seen anyway
   bool straight_through = false;  // dk is the gradient of a substitute for k
+  bool decides = false;           // chooses by q and k (autograd/decisions.h)
   bool recomputable = true;       // forward may run again in the backward, and gives the same
   // The device's work for a training step, or for a step of the recurrent form, is the same each
   // time and can be captured: the host computes nothing, and buffers and states keep their memory.
   bool training_capturable = true, step_capturable = true;
   Rotary rotary = Rotary::none;
-  double saved_scalars = 8;  // that training holds for a position of a head, of gates at most
   double state_growth = 0;   // keys and values that a position adds to the state
+  double saved_scalars = 8;  // of a position and head, apart from inputs and output: a bound
   // The factor of q when weights trained with softmax are loaded: 1 / sqrt(D) where the attention
   // has no such scale itself.
   double scale_from_softmax = 1;
+  std::string details{};  // what aliases and settings of 0 come to, for `linea info`
 };
 
 // Work around a training step, of an attention that is not trained by gradients alone.

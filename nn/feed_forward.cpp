@@ -14,8 +14,8 @@ FeedForward::FeedForward(ParameterInit& init, const std::string& prefix, const M
 
 Var FeedForward::forward(const Var& residual, const Var& x, float dropout,
                          const ConvolutionState* state) const {
-  return add_feed_forward(residual, convolution.forward(x, state), norm, up, down, dropout,
-                          stream_id);
+  return add_feed_forward(residual, convolution.forward(x, state), norm, up, down,
+                          {dropout, stream_id});
 }
 
 }  // namespace linea

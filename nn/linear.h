@@ -17,7 +17,7 @@ struct Linear : LinearVars {
          bool with_bias, int64_t matrices = 0);
 
   // [...,in] -> [...,out]
-  Var forward(const Var& x) const { return add_linear(Var(), x, *this, 0, 0); }
+  Var forward(const Var& x) const { return add_linear(Var(), x, *this); }
 };
 
 // Weights in the form in which they are multiplied: cast to the type of the activations, or packed

@@ -57,8 +57,11 @@ AttentionOptions ModelConfig::attention_of(int64_t layer) const {
   options.value_size = second_vocab_size > 0 ? vocab_size : options.key_size;
   options.length = length;
   options.rotary = positions == "rotary";
-  options.seed = seed;
+  options.seed = static_cast<uint64_t>(seed);
   options.layer = layer;
+  options.turn = layer / static_cast<int64_t>(attentions.size());
+  options.image_width = image_width;
+  options.image_channels = image_channels;
   return options;
 }
 

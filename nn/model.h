@@ -15,35 +15,37 @@
 
 namespace linea {
 
-struct ModelConfig {
+// The general settings of a model that a user gives (train/config_settings.cpp).
+struct ModelSettings {
+  int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
+  std::string positions = "learned";  // one of position_kinds()
+  // Causal convolutions (nn/causal_convolution.h) of the inputs of each layer's branches.
+  std::string layer_convolution = "none";
+  // Where the class of an image is read: at the first position alone, or at every one.
+  std::string class_embedding = "first";
+  std::string attention_output = "plain";   // or gated (nn/self_attention.h)
+  std::string output_head = "categorical";  // or logistics
+  bool tie = false;                         // the output layer is the transposed token embedding
+  bool bias = true;                         // of the linear layers and norms
+  bool recompute = false;   // training saves a block's input alone and runs the block twice
+  bool reversible = false;  // blocks of two streams, of which training saves nothing
+  double dropout = 0;
+  int64_t seed = 1;  // never negative
+};
+
+struct ModelConfig : ModelSettings {
   // Names and settings; the layers take them in turn. attention_of() has the sizes.
   std::vector<AttentionOptions> attentions = {{}};
-  int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
   int64_t length = 64;     // positions
   int64_t vocab_size = 2;  // tokens that are predicted
   // Tokens that are read: the predicted ones, then start tokens or classes.
   int64_t input_vocab_size = 2;
-  int64_t second_vocab_size = 0;      // above 0: a RetrievalModel, which reads a second stream
-  std::string positions = "learned";  // one of position_kinds()
-  // Causal convolutions (nn/causal_convolution.h) of the inputs of each layer's branches; the size
-  // of an image's rows for 2d, 0 without images.
-  std::string layer_convolution = "none";
-  int64_t image_width = 0, image_channels = 0;
-  // Where the class of an image is read: at the first position alone, or at every one. `classes`
-  // tokens follow the predicted ones, 0 where there are none.
-  std::string class_embedding = "first";
-  int64_t classes = 0;
-  std::string attention_output = "plain";  // or gated (nn/self_attention.h)
+  int64_t second_vocab_size = 0;  // above 0: a RetrievalModel, which reads a second stream
+  int64_t image_width = 0, image_channels = 0;  // of an image's rows; 0 without images
+  int64_t classes = 0;                          // tokens after the predicted ones; 0: none
   int32_t no_class = -1;  // the token in place of a class that training drops; -1: it drops none
-  std::string output_head = "categorical";  // or logistics
-  bool tie = false;                         // the output layer is the transposed token embedding
-  bool bias = true;                         // of the linear layers and norms
-  float dropout = 0;
   DType stored = DType::f32;  // of activations and of weights in products: f32 or bf16
   DType panels = DType::f32;  // of weights in panels, for sampling on a CPU: f32 or bf16
-  bool recompute = false;     // training saves a block's input alone and runs the block twice
-  bool reversible = false;    // blocks of two streams, of which training saves nothing
-  uint64_t seed = 1;
 
   // The attention of a layer (0-based), with the sizes of this model.
   AttentionOptions attention_of(int64_t layer) const;

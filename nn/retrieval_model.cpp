@@ -41,7 +41,7 @@ RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
   const int64_t dim = config_.dim, values = config_.vocab_size;
   const double stddev = 1 / std::sqrt(2.0 * static_cast<double>(dim));
   const std::string prefix = "blocks.0.";
-  ParameterInit init(parameters_, config_.seed);
+  ParameterInit init(parameters_, static_cast<uint64_t>(config_.seed));
   tokens_ = Embedding(init, "token_embedding", config_.input_vocab_size, dim, 1.0);
   second_tokens_ = Embedding(init, "second_embedding", config_.second_vocab_size, dim, 1.0);
   one_hot_ = Var(diagonal(config_.second_vocab_size, values, 1.0f));

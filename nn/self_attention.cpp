@@ -122,9 +122,9 @@ Var SelfAttention::forward(const Var& residual, const Var& input, float dropout,
 
 Var SelfAttention::add_output(const Var& residual, const Var& x, const Var& y,
                               float dropout) const {
-  if (!output_gate.weight.defined()) return add_linear(residual, y, out, dropout, stream_id);
+  if (!output_gate.weight.defined()) return add_linear(residual, y, out, {dropout, stream_id});
   return add_gated_linear(residual, y, output_norm, norm_linear(x, norm, output_gate), heads, out,
-                          dropout, stream_id);
+                          {dropout, stream_id});
 }
 
 Var SelfAttention::step(const Var& residual, const Var& input, LayerState& state) const {

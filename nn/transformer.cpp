@@ -9,7 +9,7 @@ namespace linea {
 
 Transformer::Transformer(const ModelConfig& config) : Model(config) {
   const MemoryScope scope(MemoryPart::parameters);
-  ParameterInit init(parameters_, config_.seed);
+  ParameterInit init(parameters_, static_cast<uint64_t>(config_.seed));
   tokens_ = Embedding(init, "token_embedding", config_.input_vocab_size, config_.dim, kInitStd);
   positions_ = PositionEmbedding(init, config_);
   classes_ = ClassEmbedding(init, config_);
@@ -48,7 +48,7 @@ Var Transformer::outputs(const Var& x) const {
 Var Transformer::forward(const Tensor& ids, bool training, const Tensor&, Var* auxiliary) const {
   require(ids.size(1) <= config_.length, "{} positions do not fit the model's length of {}",
           ids.size(1), config_.length);
-  const float rate = training ? config_.dropout : 0;
+  const float rate = training ? static_cast<float>(config_.dropout) : 0;
   Var x;
   {
     const ModuleScope scope("embedding");

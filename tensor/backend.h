@@ -80,5 +80,9 @@ bool bf16_is_fast();
 // Whether FloatProducts::rounded also rounds the chunks of linear attention on the CPU, and sampling
 // multiplies rounded rows: where that is faster.
 bool rounds_chunks();
+// How a context multiplies the chunks of linear attention on the CPU. Those with decays in float: the
+// gradient of a log decay is a sum of nearly canceling terms over all later keys, so rounding errors
+// dominate it.
+FloatProducts chunk_products(const Context&, bool decays);
 
 }  // namespace linea

@@ -7,9 +7,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/region_error.h"
-#include "base/scoped.h"
-#include "base/shares.h"
 #include "tensor/backend.h"
 #include "tensor/caching_allocator.h"
 
@@ -45,24 +42,6 @@ void send_step(Context& ctx) {
 void fetch_step(Context& ctx) {
   if (ctx.step_on_device == ctx.step) return;
   device_memory(ctx.device).read(ctx, ctx.step, ctx.step_on_device, sizeof(StepParams));
-}
-
-void on_threads(int64_t count, const std::function<void(int64_t)>& body) {
-  const int threads = context().threads;
-  if (threads == 1) {
-    for (int64_t item = 0; item < count; ++item) body(item);
-    return;
-  }
-  Context each = context();
-  each.threads = 1;
-  cpu::RegionError error;
-  cpu::Shares shares(count, threads);
-#pragma omp parallel num_threads(threads)
-  {
-    const Scoped<Context> own(context(), each);
-    shares.each(omp_get_thread_num(), [&](int64_t item) { error.run([&] { body(item); }); });
-  }
-  error.rethrow();
 }
 
 void set_threads(int threads) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 
 #include "tensor/element.h"
@@ -52,8 +51,6 @@ struct WorkSizes {
   int64_t tiles = 0, blocks = 512;
 };
 
-class PackedWeights;
-
 struct Context {
   Device device;
   Allocator* workspace = nullptr;        // temporary memory of kernels
@@ -65,7 +62,6 @@ struct Context {
   // it rounds to bf16 the factors of the products of layers and (AVX512-BF16) linear attention.
   FloatProducts products = FloatProducts::exact;
   WorkSizes sizes{};
-  PackedWeights* packed_weights = nullptr;  // tensor/packed_weights.h; may be null
 };
 
 // The calling thread's context; initially the CPU with all cores that OpenMP offers. The first call
@@ -80,10 +76,6 @@ void use_device(const Device& device);
 // Copies StepParams from host to device, or back. No effect on a CPU.
 void send_step(Context&);
 void fetch_step(Context&);
-
-// body(item) over [0, count) on the threads of a CPU, in shares (base/shares.h). Each thread has a copy
-// of the caller's context, with one thread, for the time. The first exception reaches the caller.
-void on_threads(int64_t count, const std::function<void(int64_t item)>& body);
 
 // Sets the number of threads of kernels. Error: below 1.
 void set_threads(int threads);

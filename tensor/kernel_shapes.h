@@ -6,8 +6,11 @@
 
 #include "tensor/element.h"
 #include "tensor/formulas.h"
+#include "tensor/key_sets.h"
 
 namespace linea {
+
+struct PackedWeight;  // tensor/packed_weight.h
 
 // C[i] = alpha op(A[i]) op(B[i]) + beta C[i] for i < batch; op(A) is [rows, inner], op(B) [inner,
 // cols]. Matrix i starts i strides into its array; stride 0 repeats one matrix.
@@ -22,6 +25,8 @@ struct GemmShape {
   int64_t lead_a = 0, lead_c = 0;
   // Factors of heads that FloatProducts::rounded rounds on a CPU, as it rounds those of layers.
   bool rounds_heads = false;
+  // Where a CPU saves B as it packs it, for further products by the weight; null: nowhere.
+  PackedWeight* packed = nullptr;
 
   // Matrices that follow one another.
   void set_strides() {
@@ -53,6 +58,7 @@ struct GemmShape {
 struct LinearShape {
   int64_t rows, out, in;
   bool gelu = false;
+  PackedWeight* packed = nullptr;  // as in GemmShape
 };
 
 // A layer norm ahead of another operation. weight null: no norm; bias may be null.
@@ -97,13 +103,6 @@ struct PermuteShape {
   int64_t size[4];  // of x
   int axis[4];
   int64_t inner;
-};
-
-// The number of keys of each sequence; later ones are padding and never read. count null: no
-// padding; else bh of a tile has count[(first_bh + bh) / heads] keys.
-struct ValidKeys {
-  const int32_t* count = nullptr;
-  int64_t heads = 1, first_bh = 0;
 };
 
 // Features as values, or as logs, which neither overflow nor underflow.
@@ -157,6 +156,12 @@ struct HeadRows {
   operator HeadRows<U>() const {
     return {data, batch, head, row, heads, first_bh};
   }
+};
+
+// q, k and v, or their gradients.
+template <typename T>
+struct AttentionRows {
+  HeadRows<T> q, k, v;
 };
 
 // Contiguous x [BH,S,width].
@@ -259,39 +264,6 @@ struct ConvolutionShape {
     int64_t largest = 0;
     for (int t = 0; t < count; ++t) largest = offset[t] > largest ? offset[t] : largest;
     return largest + 1;
-  }
-};
-
-// The keys [first, end) of one query.
-struct KeyRange {
-  int64_t first, end;
-};
-
-// The keys that queries see: query i of bh the range [i + first, i + end), cut to the keys that
-// exist, or where arrays [BH,queries] are given, [firsts[bh,i], ends[bh,i]). Neither end decreases
-// from one query to the next: sorted rows and packed sequences have such ranges, too. A list of
-// tiles, for sets of keys that are no ranges, would be a second kind of KeyRanges.
-struct KeyRanges {
-  int64_t first, end;
-  const int32_t *firsts = nullptr, *ends = nullptr;
-};
-
-// Softmax attention: q [BH,queries,D], k [BH,keys,D], v [BH,keys,M]. Scores are multiplied by
-// `scale`.
-struct SoftmaxShape {
-  int64_t batch_heads, queries, keys, key_size, value_size;
-  ValidKeys valid;
-  double scale;
-  KeyRanges ranges;
-  FloatProducts products = FloatProducts::exact;
-
-  // The keys of query i of bh among the first `count`, those that exist.
-  LINEA_HOST_DEVICE KeyRange seen(int64_t bh, int64_t i, int64_t count) const {
-    const int64_t row = bh * queries + i;
-    const int64_t end = ranges.ends == nullptr ? i + ranges.end : ranges.ends[row];
-    const int64_t first = ranges.firsts == nullptr ? i + ranges.first : ranges.firsts[row];
-    const int64_t cut = end < 0 ? 0 : end < count ? end : count;
-    return {first < 0 ? 0 : first < cut ? first : cut, cut};
   }
 };
 

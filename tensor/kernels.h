@@ -322,6 +322,32 @@ struct SoftmaxAttentionKernels {
                                      const HeadRows<T>& dk, const HeadRows<T>& dv);
 };
 
+// Softmax attention over sets of keys, in tiles.
+template <typename T>
+struct SparseAttentionKernels {
+  using A = Accumulator<T>;
+  void (*sparse_attention)(Context&, const SparseShape&, const AttentionRows<const T>&,
+                           const HeadRows<T>& y, A* log_sums);
+  void (*sparse_attention_backward)(Context&, const SparseShape&, const AttentionRows<const T>&,
+                                    const HeadRows<const T>& y, const A* log_sums,
+                                    const HeadRows<const T>& dy, const AttentionRows<T>& grads);
+};
+
+// Softmax attention over the keys of largest q.k: their choice (autograd/decisions.h) and the softmax over
+// `chosen` [BH,queries,count+1].
+template <typename T>
+struct TopKeysKernels {
+  using A = Accumulator<T>;
+  void (*top_keys)(Context&, const TopKeysShape&, const HeadRows<const T>& q,
+                   const HeadRows<const T>& k, int32_t* chosen);
+  void (*listed_attention)(Context&, const TopKeysShape&, const AttentionRows<const T>&,
+                           const int32_t* chosen, const HeadRows<T>& y, A* log_sums);
+  void (*listed_attention_backward)(Context&, const TopKeysShape&, const AttentionRows<const T>&,
+                                    const int32_t* chosen, const HeadRows<const T>& y,
+                                    const A* log_sums, const HeadRows<const T>& dy,
+                                    const AttentionRows<T>& grads);
+};
+
 // y[b,n] = sum_t w[t] x[b, n - offset[t]] where ConvolutionShape::reads; x, y [B,N,C], w [count,C].
 template <typename T>
 struct ConvolutionKernels {
@@ -354,14 +380,14 @@ template <typename T, template <typename> typename... Topics>
 struct KernelTable : Topics<T>... {};
 
 template <typename T>
-using Kernels =
-    KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels, PanelKernels,
-                NormalizationKernels, GatedNormKernels, EmbeddingKernels, LossKernels,
-                SamplingKernels, FeatureKernels, RandomFeatureKernels, CodebookKernels,
-                ChunkForwardKernels, ChunkBackwardQueryKernels, ChunkBackwardKeyKernels,
-                StraightThroughKernels, RecurrentKernels, DeltaKernels, ChannelDecayKernels,
-                DecayKernels, DeltaStepKernels, RotaryKernels, SoftmaxAttentionKernels,
-                ConvolutionKernels, OptimizerKernels, MuonKernels>;
+using Kernels = KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels,
+                            PanelKernels, NormalizationKernels, GatedNormKernels, EmbeddingKernels,
+                            LossKernels, SamplingKernels, FeatureKernels, RandomFeatureKernels,
+                            CodebookKernels, ChunkForwardKernels, ChunkBackwardQueryKernels,
+                            ChunkBackwardKeyKernels, StraightThroughKernels, RecurrentKernels,
+                            DeltaKernels, ChannelDecayKernels, DecayKernels, DeltaStepKernels,
+                            RotaryKernels, SoftmaxAttentionKernels, SparseAttentionKernels,
+                            TopKeysKernels, ConvolutionKernels, OptimizerKernels, MuonKernels>;
 
 // The kernels of a device for storage type T. Error: ErrorKind::usage where this build has no such
 // backend, or the device does not store T.

@@ -47,17 +47,21 @@ void copy_into(const Tensor& x, const Tensor& y);
 void pointwise_into(Pointwise f, const Tensor& x, const Tensor& y);
 // The dropout of a larger tensor, from its element `first` on.
 void dropout_into(const Tensor& x, float rate, uint32_t stream_id, int64_t first, const Tensor& y);
-// y = op(A) op(B) + beta y for matrices.
+// y = op(A) op(B) + beta y for matrices; packed: where a CPU saves B as it packs it, may be null.
 void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,
-                 const Tensor& y, double beta);
+                 const Tensor& y, double beta, PackedWeight* packed = nullptr);
 struct Norm {
   Tensor weight{}, bias{};  // undefined: none
 };
-// y = residual + f(norm(x) W^T + bias), f = gelu or the identity; x [R,in], W [out,in]; bias and
-// residual may be undefined. gelu_input: norm(x) W^T + bias for a backward pass, in the dtype of y or,
+struct Linear {
+  Tensor weight, bias{};           // bias may be undefined
+  PackedWeight* packed = nullptr;  // as in matmul_into
+};
+// y = residual + f(norm(x) W^T + bias), f = gelu or the identity; x [R,in], W [out,in]; residual
+// may be undefined. gelu_input: norm(x) W^T + bias for a backward pass, in the dtype of y or,
 // on a CPU, in bf16; not with a residual.
-void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const Tensor& bias,
-                 bool gelu, const Tensor& residual, const Tensor& y, const Tensor& gelu_input = {});
+void linear_into(const Tensor& x, const Norm& norm, const Linear& linear, bool gelu,
+                 const Tensor& residual, const Tensor& y, const Tensor& gelu_input = {});
 // Weights [out,in] packed for sampling, [panels,in,kPanel], and y = x W^T + bias by them; x [R,in],
 // bias may be undefined. Panels may be bf16 where x and W are not.
 Shape panels_shape(const Tensor& weight);

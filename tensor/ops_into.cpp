@@ -30,18 +30,20 @@ void dropout_into(const Tensor& x, float rate, uint32_t stream_id, int64_t first
 }
 
 void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,
-                 const Tensor& y, double beta) {
+                 const Tensor& y, double beta, PackedWeight* packed) {
   GemmShape shape = product_shape(a, b, transpose_a, transpose_b);
   shape.beta = beta;
+  shape.packed = packed;
   require(a.shape().rank() == 2 && b.shape().rank() == 2, "matmul: {} and {} are not two matrices",
           a.shape(), b.shape());
   require_shape("matmul", "y", y, {shape.rows, shape.cols});
   LINEA_LAUNCH(gemm, common_dtype("matmul", {&a, &b, &y}), shape, data(a), data(b), data(y));
 }
 
-void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const Tensor& bias,
-                 bool gelu, const Tensor& residual, const Tensor& y, const Tensor& gelu_input) {
-  const LinearShape shape{num_rows(y), columns(y), columns(x), gelu};
+void linear_into(const Tensor& x, const Norm& norm, const Linear& linear, bool gelu,
+                 const Tensor& residual, const Tensor& y, const Tensor& gelu_input) {
+  const Tensor &weight = linear.weight, &bias = linear.bias;
+  const LinearShape shape{num_rows(y), columns(y), columns(x), gelu, linear.packed};
   require_shape("linear", "x", x, {shape.rows, shape.in});
   require_shape("linear", "weight", weight, {shape.out, shape.in});
   for (const Tensor& x_norm : {norm.weight, norm.bias})

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the CUDA tests on the emulated GPU under the race checker, which sees every memory access. It finds races within
 # and between blocks in any order of threads, reads of uninitialized memory, and host pointers in kernels. A second
-# pass runs the tests without the checker in other thread orders. Takes long. FILTER is a GoogleTest filter such as
-# '*Chunk*'. The checker runs every third case of a test; LINEA_TEST_SHARE=1 runs all.
+# pass runs the tests without the checker in other thread orders, a third under the address and undefined-behavior
+# sanitizers, which see host code too. Takes long. FILTER is a GoogleTest filter such as '*Chunk*'. The checker runs
+# every third case of a test; LINEA_TEST_SHARE=1 runs all.
 #
 #   tools/check-races.sh [FILTER]
 set -euo pipefail
@@ -21,4 +22,11 @@ for order in reverse priority; do
     LINEA_EMULATOR_ORDER=$order LINEA_EMULATOR_SEED=$seed LINEA_EMULATOR_STREAMS=random LINEA_EMULATOR_GUARD=1 \
       build/release/tests/cuda/test_cuda --gtest_brief=1 --gtest_filter="$filter"
   done
+done
+say "Under the sanitizers"
+EXTRA=(-DLINEA_WERROR=ON -DLINEA_CUDA=emulated -DLINEA_RACE_CHECK=OFF)
+build asan test_emulator test_cuda
+export ASAN_OPTIONS=quarantine_size_mb=16:handle_sigill=1 UBSAN_OPTIONS=print_stacktrace=1
+for program in test_emulator test_cuda; do
+  "build/asan/tests/cuda/$program" --gtest_brief=1 --gtest_filter="$filter"
 done

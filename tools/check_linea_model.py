@@ -45,6 +45,14 @@ def cases():
     for codebook in "ema", "gradient":
         yield COPY, f"--attention vq --codes 8 --codebook {codebook}"
     yield COPY, "--attention soft-vq --codes 8 --anneal 0.3"
+    yield COPY, "--attention topk --keys 3"
+    for pattern in "band:3+global:2", "dilated:2x3/block:4x1", "strided:5+fixed:6x2":
+        yield COPY, f"--attention sparse --pattern {pattern} --pattern-by head"
+    yield DIGITS, "--attention sparse:pattern={row+column/block2d:3x4}"
+    yield DIGITS, "--attention linear/sparse:pattern={local2d:2x4x1x3}"
+    for alias in "local --block 5", "longformer --window 3 --dilation 2", "sparse-strided", "sparse-fixed --stride 6 --summary 2":
+        yield COPY, f"--attention {alias}"
+    yield DIGITS, "--attention axial"
     yield COPY, "--attention linear:rule=gated-delta/softmax --attention-output gated"
     yield COPY, "--attention linear:feature=dpfp:nu=2/performer --features 16"
     yield COPY, "--positions sinusoidal --tie --no-bias"

@@ -27,12 +27,14 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention attention_output beta_range bias channels class_embedding codes decay feature features gate_rank heads key_norm
-layer_convolution layers levels nu output_head positions reversible rule size task tie window"""
+READ = """attention attention_output before beta_range bias block channels class_embedding codes decay dilation feature features gate_rank
+heads key_norm keys layer_convolution layers length levels nu output_head pattern pattern_by positions reversible rule size stride
+summary task tie window"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device dim
-dropout dtype early_stop ema eval_every examples ffn flip judge_samples keep_every keep_last length lr max_time memory min_lr muon_lr
+dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr max_time memory min_lr muon_lr
 muon_momentum optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
 tokenizer vocab warmup weight_decay"""
+PATTERNS = "sparse local longformer sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()
 ALIASES = {"gdn": "silu gated-delta head unit", "gla": "identity decay channel none", "kda": "silu gated-delta channel unit",
            "retnet": "identity decay fixed none", "ssd": "silu decay head none"}
 DELETED = {"bigram_embedding": "false", "embedding_convolution": '"none"'}  # of earlier versions: only these values
@@ -112,12 +114,13 @@ def attentions(settings):
     """The settings of the attentions that the layers take in turn: "linear:rule=gated/softmax"."""
     def setting(text):
         key, value = text.split("=", 1)
+        value = value.strip("{}")  # which hold a value with / or : together
         key = choose("the setting", key.replace("-", "_"), READ.split() + UNREAD.split())
         return key, int(value) if value.isdigit() else value
     def item(name, *own):
         linear = zip(("feature", "rule", "decay", "key_norm"), ALIASES.get(name, "").split())
         return {**settings, "attention": "linear" if name in ALIASES else name, **dict(linear), **dict(map(setting, own))}
-    return [item(*text.split(":")) for text in settings["attention"].split("/")]
+    return [item(*re.split(r":(?![^{]*})", text)) for text in re.split(r"/(?![^{]*})", settings["attention"])]
 
 # ---- attention: q, k, v [H,N,D] -> y [H,N,D], position i from the positions j <= i ----
 def softmax(x):
@@ -128,10 +131,49 @@ def divide(x, by="sum"):  # Rows by their sum, or by their length; by 0: 0
     total = choose("the norm", by, sums).sum(axis=-1, keepdims=True) ** (0.5 if by == "unit" else 1)
     return np.divide(x, total, out=np.zeros_like(x), where=total != 0)
 
-def softmax_attention(q, k, v, window):
-    """y_i = sum_j a_ij v_j,  a_ij = softmax over i - window < j <= i (0: all j <= i) of q_i.k_j / sqrt(D)."""
-    scores, N = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1]), q.shape[1]
-    return softmax(np.where(np.tri(N) > np.tri(N, k=-(window or N)), scores, -np.inf)) @ v
+def softmax_attention(q, k, v, keys):
+    """y_i = sum_j a_ij v_j,  a_ij = softmax over the keys [H,N,N] of i of q_i.k_j / sqrt(D)."""
+    scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1])
+    return softmax(np.where(keys, scores, -np.inf)) @ v
+
+def windowed(N, window):  # i - window < j <= i; 0: all j <= i
+    return np.tri(N) > np.tri(N, k=-(window or N))
+
+def top_keys(q, k, count):  # the keys j <= i of largest q_i.k_j, of equals the first, and i
+    N = q.shape[1]
+    q, k = (x.astype(np.float32).astype(np.float64) for x in (q, k))
+    scores = np.where(np.tri(N), q @ k.swapaxes(1, 2), -np.inf)
+    rank = np.argsort(np.argsort(-scores, axis=-1, kind="stable"), axis=-1)
+    return (rank < count) & (np.tri(N) > 0) | (np.eye(N) > 0)
+
+def pattern_keys(pattern, N, width, channels):
+    """The keys j <= i of a union of atoms, [N,N]; width and channels are those of an image."""
+    i, j = np.arange(N)[:, None], np.arange(N)[None, :]
+    row, column = (lambda n: n // (width * channels)), (lambda n: n // channels % width)
+    atoms = {"band": lambda w: i - j < w, "dilated": lambda w, d: ((i - j) % d == 0) & (i - j < w * d),
+             "block": lambda b, p=0: i // b - j // b <= p, "global": lambda g: j < g,
+             "strided": lambda l: (i - j) % l == 0, "fixed": lambda l, c: (j % l >= l - c) & (i >= 0),
+             "row": lambda: row(i) == row(j), "column": lambda: column(i) == column(j),
+             "block2d": lambda a, b: (row(i) // a == row(j) // a) & (column(i) // b == column(j) // b),
+             "local2d": lambda a, b, h, w: (row(j) >= row(i) // a * a - h) & (column(j) >= column(i) // b * b - w)
+             & (column(j) < column(i) // b * b + b + w)}
+    keys = i == j
+    for atom in pattern.split("+"):
+        name, _, numbers = atom.partition(":")
+        keys = keys | choose("the atom", name, atoms)(*map(int, numbers.split("x") if numbers else ()))
+    return keys & (j <= i)
+
+def pattern_of(s, row):
+    """The causal pattern of an attention, and whether heads take its alternatives; row: tokens of an image's row, or 0."""
+    name = s["attention"]
+    if name == "sparse":
+        return s["pattern"], s["pattern_by"] == "head"
+    if name == "longformer":
+        return f"band:{s['window']}" + (f"/dilated:{s['window']}x{s['dilation']}" if s["dilation"] > 1 else ""), True
+    stride = s.get("stride") or row or math.ceil(math.sqrt(s["length"]))
+    return {"local": "block:{block}", "image-local-1d": "block:{block}x{before}", "image-local-2d": "local2d:8x16x8x32",
+            "axial": f"band:{row}/column", "sparse-strided": f"band:{stride}+strided:{stride}",
+            "sparse-fixed": f"block:{stride}+fixed:{stride}x{s.get('summary')}"}[name].format(**s), False
 
 def sum_rule(q, k, v, log_weight, logit=None):
     """Linear attention: y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j) w_j,  j <= i.
@@ -288,9 +330,12 @@ class Model:
     def attention(self, block, settings, x):
         x = self.norm(block + "norm1", self.convolution(block + "convolution1", x))
         q, k, v = (self.heads(part) for part in np.split(self.linear(block + "qkv", x), 3, axis=-1))
-        softmax = lambda _, own, x, q, k, v: softmax_attention(self.turned(q), self.turned(k), v, own.get("window", 0))
-        kinds = {"softmax": softmax, "linear": self.linear_attention, "performer": self.performer,
-                 "soft-vq": self.quantized, "vq": self.quantized}
+        if settings["attention"] in ("softmax", "topk", *PATTERNS):
+            q, k = self.turned(q), self.turned(k)
+        kinds = {"softmax": lambda _, settings, x, *qkv: softmax_attention(*qkv, windowed(len(x), settings.get("window", 0))),
+                 "topk": lambda _, settings, x, q, k, v: softmax_attention(q, k, v, top_keys(q, k, settings["keys"])),
+                 "vq": self.quantized, "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized,
+                 **dict.fromkeys(PATTERNS, self.sparse)}
         y = choose("the attention", settings["attention"], kinds)(block, settings, x, q, k, v)
         return self.linear(block + "out", self.output(block, settings, x, y).swapaxes(0, 1).reshape(len(x), -1))
 
@@ -308,6 +353,14 @@ class Model:
             weight = self.tensor(block + "output_norm.weight").reshape(len(y), 1, -1)
             y = weight * y / np.sqrt((y ** 2).mean(axis=-1, keepdims=True) + 1e-6)
         return y * gate / (1 + np.exp(-gate))
+
+    def sparse(self, block, settings, x, q, k, v):
+        width, channels = self.settings.get("size", 0), self.settings.get("channels", 1)
+        pattern, by_head = pattern_of(settings, width * channels)
+        layer, alternatives = int(block.split(".")[1]), pattern.split("/")
+        turns = range(len(q)) if by_head else [layer // len(attentions(self.settings))]
+        keys = [pattern_keys(alternatives[turn % len(alternatives)], len(x), width, channels) for turn in turns]
+        return softmax_attention(q, k, v, np.stack(keys))
 
     def linear_attention(self, block, settings, x, q, k, v):
         maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square, "identity": lambda rows: (rows, 0),

@@ -12,21 +12,21 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "base": 490,
-    "tensor": 6390,
-    "autograd": 2145,
-    "nn": 2875,
-    "cuda": 9260,
+    "base": 500,
+    "tensor": 7065,
+    "autograd": 2665,
+    "nn": 2985,
+    "cuda": 9280,
     "data": 5360,
-    "train": 5705,
+    "train": 5720,
     "bench": 2060,
-    "cli": 1160,
+    "cli": 1185,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [
     f"cli/{command}*.cpp" for command in "approx attend bench data eval help info judge manual plot presets runs sample train verify".split()]
 MAX_FILE, MAX_FUNCTION = 400, 60
-MAX_FILES = {"tools/linea_model.py": 465}  # one file that a user can copy
+MAX_FILES = {"tools/linea_model.py": 520}  # one file that a user can copy
 KERNELS = ("tensor/cpu/", "cuda/")
 
 TOKEN = re.compile(

@@ -1,5 +1,6 @@
 #include "train/config.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "nn/attention_list.h"
@@ -63,7 +64,11 @@ std::vector<AppliedSetting> applied_settings(const RunConfig& config) {
   return result;
 }
 
-std::vector<SettingChange> setting_changes(const RunConfig& before, const RunConfig& now) {
+std::vector<SettingChange> setting_changes(const RunConfig& before, RunConfig now) {
+  if (attend_alike(before, now)) {
+    now.attention = before.attention;
+    now.attention_settings = before.attention_settings;
+  }
   Settings was;
   for (const AppliedSetting& applied : applied_settings(before))
     was[applied.setting.key] = applied.value;
@@ -145,40 +150,56 @@ std::vector<AttentionOptions> attention_options(const RunConfig& config) {
   return items;
 }
 
+bool attend_alike(const RunConfig& one, const RunConfig& other) {
+  const std::vector<AttentionOptions> a = attention_options(one), b = attention_options(other);
+  for (size_t layer = 0; layer < a.size() * b.size(); ++layer) {
+    const AttentionOptions &x = a[layer % a.size()], &y = b[layer % b.size()];
+    if (x.name != y.name || complete_settings(x) != complete_settings(y)) return false;
+  }
+  return true;
+}
+
+std::vector<std::string> layers_by_attention(const RunConfig& config) {
+  std::vector<std::string> items, lines;
+  for (const AttentionOptions& item : attention_options(config)) items.push_back(label_of(item));
+  const auto label = [&](int64_t layer) {
+    return items[static_cast<size_t>(layer) % items.size()];
+  };
+  for (auto item = items.begin(); item != items.end(); ++item) {
+    if (std::find(items.begin(), item, *item) != item) continue;
+    std::vector<std::string> ranges;
+    for (int64_t first = 0, next = 1; first < config.layers; first = next++) {
+      while (next < config.layers && label(next) == label(first)) ++next;
+      if (label(first) == *item)
+        ranges.push_back(next - first == 1 ? fmt::format("{}", first)
+                                           : fmt::format("{}-{}", first, next - 1));
+    }
+    const std::string all = fmt::format("{}", fmt::join(ranges, ", "));
+    const bool several = all.find_first_of("-,") != std::string::npos;
+    lines.push_back(fmt::format("{} {}: {}", several ? "layers" : "layer", all, *item));
+  }
+  return lines.size() > 1 ? lines : std::vector<std::string>();
+}
+
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   require(
       config.output_head != "logistics" || shape.levels > 0,
       "`output_head` logistics needs brightness levels, and {} has none: leave it out, or choose "
       "a task of images",
       config.task.empty() ? "a benchmark of random tokens" : "task " + config.task);
-  ModelConfig model;
+  ModelConfig model{config};
   model.attentions = attention_options(config);
-  model.layers = config.layers;
-  model.heads = config.heads;
-  model.dim = config.dim;
-  model.ffn = config.ffn;
   model.length = shape.length;
   model.vocab_size = shape.vocab_size;
   model.input_vocab_size = shape.input_vocab_size;
   model.second_vocab_size = shape.second_vocab_size;
-  model.positions = config.positions;
-  model.layer_convolution = config.layer_convolution;
-  model.class_embedding = config.class_embedding;
   model.classes = shape.classes;
-  model.attention_output = config.attention_output;
   model.no_class = shape.no_class;
   model.image_width = shape.side;
   model.image_channels = shape.channels;
-  model.output_head = config.output_head;
-  model.tie = config.tie;
-  model.recompute = config.recompute;
-  model.reversible = config.reversible;
-  model.bias = config.bias;
-  model.dropout = static_cast<float>(config.dropout);
   const DType asked = config.dtype == "bf16" ? DType::bf16 : DType::f32;
   model.stored = context().device.kind == DeviceKind::cuda ? asked : DType::f32;
   model.panels = asked;
-  model.seed = static_cast<uint64_t>(config.seed);
   return model;
 }
 

@@ -17,28 +17,20 @@ namespace linea {
 constexpr int64_t kMaxJudgedSamples = 100000;  // of linea judge and of judge_samples
 
 // The settings of a mechanism are those that the user chose; the others have their defaults.
-struct RunConfig {
+struct RunConfig : ModelSettings {
   // data
   std::string task;
   Settings task_settings{};
-  // model
+  // model, with the base
   std::string attention = "linear";  // or several (nn/attention_list.h)
   Settings attention_settings{};
-  int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
-  std::string positions = "learned", output_head = "categorical";
-  std::string layer_convolution = "none";
-  std::string class_embedding = "first";
-  std::string attention_output = "plain";
-  bool tie = false, bias = true, recompute = false, reversible = false;
   // training
   int64_t batch = 16, accumulate = 1, steps = 1000;
   std::string optimizer = "adamw";
   Settings optimizer_settings{};
-  double lr = 1e-3, min_lr = 1e-4, clip = 1.0, dropout = 0.0;
-  int64_t warmup = 100, decay_steps = 0, seed = 1, eval_every = 0, save_every = 0, sample_every = 0,
-          keep_last = 3;
-  int64_t judge_samples = 0;
-  int64_t keep_every = 0, early_stop = 0;
+  double lr = 1e-3, min_lr = 1e-4, clip = 1.0;
+  int64_t warmup = 100, decay_steps = 0, eval_every = 0, save_every = 0, sample_every = 0,
+          keep_last = 3, keep_every = 0, judge_samples = 0, early_stop = 0;
   double spike_guard = 0, ema = 0;
   std::string max_time;
   bool tensorboard = false;
@@ -80,7 +72,7 @@ Declarations declared_by(const MechanismKind& kind, const std::string& name);
 struct SettingLayer {
   Settings values;
   std::string source{};
-  // Where the keys are: lines of a file, or places on the command line. They are assigned in this
+  // Where the keys are: lines of a file, or positions on the command line. They are assigned in this
   // order, so that of two keys for one thing the later one wins.
   std::map<std::string, int64_t> lines{};
 };
@@ -100,13 +92,14 @@ struct AppliedSetting {
 // In the order of their declarations, those of a mechanism after the setting that chooses it.
 std::vector<AppliedSetting> applied_settings(const RunConfig& config);
 
-// "lr was 0.001, is 0.01": the settings of `now` with other values than in `before`.
+// "lr was 0.001, is 0.01": the settings of `now` with other values than in `before`. Where they
+// attend_alike(), another text of the attentions is no change.
 struct SettingChange {
   Setting setting;
   std::string before;  // "not set" where it did not apply
   std::string text;
 };
-std::vector<SettingChange> setting_changes(const RunConfig& before, const RunConfig& now);
+std::vector<SettingChange> setting_changes(const RunConfig& before, RunConfig now);
 // Error: ErrorKind::usage naming a setting of the run that may not change on this occasion.
 void refuse_changes(const RunConfig& before, const RunConfig& now, const std::string& run,
                     MayChange occasion);
@@ -129,6 +122,10 @@ TaskOptions task_options(const RunConfig& config, const std::string& vocabulary)
 std::unique_ptr<Task> make_saved_task(const TaskOptions& options);
 // The attentions that the layers take in turn. Errors: those of nn/attention_list.h.
 std::vector<AttentionOptions> attention_options(const RunConfig& config);
+// Whether all layers have the same attentions, however the lists are written.
+bool attend_alike(const RunConfig& one, const RunConfig& other);
+// "layers 0-2, 4-6: linear --feature elu", a line for each of several attentions.
+std::vector<std::string> layers_by_attention(const RunConfig& config);
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape);
 OptimizerConfig optimizer_config(const RunConfig& config);
 // The step at which the learning rate has fallen to min_lr, and annealing ends.

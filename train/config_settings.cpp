@@ -9,10 +9,11 @@ namespace {
 
 constexpr double kMaxSeed = 9.2e18;
 
-template <typename T>
-GeneralSetting general(const char* group, T RunConfig::*member, Setting setting) {
+// `member`: of RunConfig or its base, ModelSettings.
+template <typename T, typename Part>
+GeneralSetting general(const char* group, T Part::*member, Setting setting) {
   setting.initial = RunConfig().*member;
-  return {setting, group, member};
+  return {setting, group, static_cast<T RunConfig::*>(member)};
 }
 
 Setting integer_of(const char* key, double min, const char* help) {

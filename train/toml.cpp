@@ -41,16 +41,16 @@ std::string line_text(const std::string& text, uint32_t number) {
   return line.substr(0, 80);
 }
 
-SettingValue setting_value(const toml::node& node, const std::string& place,
+SettingValue setting_value(const toml::node& node, const std::string& where,
                            const std::string& key) {
   if (const auto* flag = node.as_boolean()) return flag->get();
   if (const auto* whole = node.as_integer()) return whole->get();
   if (const auto* number = node.as_floating_point()) return number->get();
   if (const auto* text = node.as_string()) return text->get();
   if (node.is_table())
-    fail(ErrorKind::usage, "{}: settings have no sections; leave [{}] out", place, one_line(key));
+    fail(ErrorKind::usage, "{}: settings have no sections; leave [{}] out", where, one_line(key));
   fail(ErrorKind::usage, "{}: the value of '{}' is neither a number, a text nor true or false",
-       place, one_line(key));
+       where, one_line(key));
 }
 
 // As a basic string of TOML, which has escapes for all that could end it.

@@ -137,7 +137,7 @@ Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask,
     const int64_t keys = valid.empty() ? N : valid[static_cast<size_t>(p / H)];
     for (int64_t i = 0; i < N; ++i)
       for (int64_t j = 0; j < N; ++j)
-        values.push_back(j < keys && (!mask.causal || j <= i) && (!allowed || allowed(i, j))
+        values.push_back(j < keys && (!mask.causal || j <= i) && (!allowed || allowed(p, i, j))
                              ? 0
                              : kMinusInfinity);
   }

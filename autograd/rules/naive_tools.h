@@ -23,8 +23,8 @@ struct Inputs {
 Inputs make_inputs(const FeatureMapPtr& map, const AttentionInputs& in, const RuleGates& gates,
                    const Tensor& valid);
 
-// Whether query i may see key j, of those that the mask lets it see; empty: any.
-using Allowed = std::function<bool(int64_t i, int64_t j)>;
+// Whether query i of a batch head may see key j, of those that the mask lets it see; empty: any.
+using Allowed = std::function<bool(int64_t bh, int64_t i, int64_t j)>;
 // 0 where query i sees key j, else -infinity: [B,H,N,N].
 Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask,
                 const Allowed& allowed = {});

@@ -71,7 +71,7 @@ void install_signal_handlers() {
     struct sigaction action {};
     action.sa_sigaction = on_signal;
     action.sa_flags = SA_ONSTACK | SA_SIGINFO;
-    for (const int number : {SIGSEGV, SIGBUS, SIGFPE}) sigaction(number, &action, nullptr);
+    for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(number, &action, nullptr);
 #endif
     return true;
   }();

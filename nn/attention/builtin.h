@@ -11,6 +11,9 @@ std::vector<AttentionEntry> linear_aliases();
 AttentionEntry performer_entry();
 AttentionEntry soft_vq_entry();
 AttentionEntry softmax_entry();
+AttentionEntry sparse_entry();
+std::vector<AttentionEntry> sparse_aliases();
+AttentionEntry topk_entry();
 AttentionEntry vq_entry();
 
 }  // namespace linea

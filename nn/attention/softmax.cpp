@@ -33,7 +33,7 @@ class SoftmaxAttention final : public Attention {
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
     const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
-    return naive::softmax_attention(scores, in.v, mask, [this](int64_t i, int64_t j) {
+    return naive::softmax_attention(scores, in.v, mask, [this](int64_t, int64_t i, int64_t j) {
       return window_ == 0 || std::abs(i - j) < window_;
     });
   }

@@ -1,5 +1,7 @@
 #include "nn/verify/attend.h"
 
+#include <optional>
+
 #include "autograd/ops.h"
 #include "tensor/ops.h"
 
@@ -48,6 +50,10 @@ Form parse_form(const std::string& name) {
   return static_cast<Form>(check_choice("form", name, {"quadratic", "chunked", "recurrent"}));
 }
 
+std::string decision_name(size_t n) {
+  return n == 0 ? "decisions" : fmt::format("decisions{}", n + 1);
+}
+
 Tensor find_tensor(const Attention& attention, const std::string& name) {
   for (const Parameter& parameter : attention.parameters())
     if (parameter.name == name) return parameter.var.value();
@@ -84,9 +90,14 @@ std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, F
   const Var q(in.q, grads), k(in.k, grads), v(in.v, grads);
   const Var gate = in.gate.defined() ? Var(in.gate, grads) : Var();
   const AttentionMask mask{causal, {}};
+  Decisions decisions;
+  const RecordDecisions record(decisions);
+  std::optional<ReplayDecisions> replay;
+  if (!in.decisions.empty()) replay.emplace(in.decisions);
   const Var y = form == Form::quadratic ? attention.quadratic({q, k, v, gate}, mask)
                                         : attention.forward({q, k, v, gate}, mask);
   std::vector<NamedTensor> result = {{"y", y.value()}};
+  for (size_t n = 0; n < decisions.size(); ++n) result.push_back({decision_name(n), decisions[n]});
   if (!grads) return result;
   backward(y, in.dy);
   Parameters leaves = {{"q", q}, {"k", k}, {"v", v}};

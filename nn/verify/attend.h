@@ -5,28 +5,34 @@
 #include <string>
 #include <vector>
 
+#include "autograd/decisions.h"
 #include "nn/attention.h"
 
 namespace linea::attend {
 
 // q, k [B,H,N,D], v, dy [B,H,N,M], the parts of the gates in one tensor [B,H,N,...]; undefined: none,
-// and without dy no gradients.
-// `tensors` replace those of the attention that have their names (AttentionEntry::tensors).
+// and without dy no gradients. `tensors` replace those of the attention that have their names
+// (AttentionEntry::tensors), `decisions`, where there are some, what it would choose.
 struct Inputs {
   Tensor q, k, v, dy, gate;
   std::vector<NamedTensor> tensors{};
+  Decisions decisions{};
 };
 
 enum class Form { quadratic, chunked, recurrent };  // the latter causal and without gradients
 // Error: ErrorKind::usage, another name.
 Form parse_form(const std::string& name);
 
+// The name of the n-th decision in a file.
+std::string decision_name(size_t n);
+
 // The parameter or buffer of this name; undefined: the attention has none.
 Tensor find_tensor(const Attention& attention, const std::string& name);
 // The attention of the inputs' sizes and dtype, with their numbers.
 std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions options);
-// y and, given dy, dq, dk, dv, the gradients of the parts of the gates as "d" with their names, and
-// those of parameters. A part of one number a head and position is [B,H,N].
+// y; given dy, dq, dk, dv, the gradients of the parts of the gates as "d" with their names, and those of
+// parameters; and what was decided (not by the recurrent form). A part of one number a head and
+// position is [B,H,N].
 std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, Form form,
                                  bool causal);
 

@@ -26,17 +26,20 @@ std::vector<Measurement> measurements(const Subject& subject) {
   std::vector<Measurement> all = {
       {{{"outputs = quadratic", 1e-9}, {"gradients = quadratic", 1e-9}}, forms},
       {{{"outputs, float", 1e-4}, {"gradients, float", 1e-3}}, single_precision},
-      {{{"gradients = differences", 1e-7}}, differences},
-      {{{"step = outputs", 1e-9}}, [](const Subject& of) { return recurrent(of, DType::f64); }},
-      {{{"step = outputs, float", 1e-4}},
-       [](const Subject& of) { return recurrent(of, DType::f32); }},
-      {{{"state growth, keys a position", traits.state_growth}}, state_growth},
-      {{{"causality: bits", 0}, {"causality: gradients", 0}}, causality},
-      {{{"padding = quadratic", 1e-9}, {"padding = cut", 1e-9}}, padding},
-      {{{"padding: bits", 0}, {"padding: gradients", 0}}, padded_values},
-      {{{"other sequences", 1e-12}}, independence},
-      {{{"two runs: bits", 0}}, determinism},
-      {{{"large inputs, float", 1e-3}, {"large inputs: not finite", 0}}, large_inputs}};
+      {{{"gradients = differences", 1e-7}}, differences}};
+  if (subject.is_causal())
+    all.insert(all.end(), {{{{"step = outputs", 1e-9}},
+                            [](const Subject& of) { return recurrent(of, DType::f64); }},
+                           {{{"step = outputs, float", 1e-4}},
+                            [](const Subject& of) { return recurrent(of, DType::f32); }},
+                           {{{"state growth, keys a position", traits.state_growth}}, state_growth},
+                           {{{"causality: bits", 0}, {"causality: gradients", 0}}, causality}});
+  all.insert(all.end(),
+             {{{{"padding = quadratic", 1e-9}, {"padding = cut", 1e-9}}, padding},
+              {{{"padding: bits", 0}, {"padding: gradients", 0}}, padded_values},
+              {{{"other sequences", 1e-12}}, independence},
+              {{{"two runs: bits", 0}}, determinism},
+              {{{"large inputs, float", 1e-3}, {"large inputs: not finite", 0}}, large_inputs}});
   // A GPU does groups of chunks at once (cuda/chunk_sweep.h): what it keeps is constant from
   // longer lengths on.
   if (context().device.kind == DeviceKind::cpu)

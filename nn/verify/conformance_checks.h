@@ -26,6 +26,9 @@ struct Subject {
     filled.value_size = sizes.value_size;
     filled.segment = segment;
     filled.chunk = chunk;
+    filled.length = sizes.length;
+    filled.image_width = 10;  // rows of 30 tokens
+    filled.image_channels = 3;
     return make(filled);
   }
   // One that answers questions about its kind.
@@ -42,10 +45,14 @@ struct Subject {
 
   // The masks that the attention takes.
   std::vector<std::pair<AttentionMask, std::string>> masks(const Tensor& valid = {}) const {
-    std::vector<std::pair<AttentionMask, std::string>> result = {{{true, valid}, "causal"}};
+    std::vector<std::pair<AttentionMask, std::string>> result;
+    if (is_causal()) result.push_back({{true, valid}, "causal"});
     if (!kind->traits().causal_only) result.push_back({{false, valid}, "not causal"});
     return result;
   }
+  // Whether there is a causal form; the mask of checks that take one.
+  bool is_causal() const { return kind->traits().not_causal.empty(); }
+  AttentionMask mask() const { return {is_causal(), {}}; }
 
   // Random features, codes or constants of each head: heads are not interchangeable.
   bool heads_differ() const {

@@ -49,6 +49,8 @@ void compare_with_quadratic(const Subject& subject, const Sizes& sizes, DType dt
     for (const auto& [attention, cut] : subject.cuts(sizes, dtype)) {
       const Outcome found = run(*attention, &Attention::forward, x, mask);
       outputs.take(relative_error(found.y, expected.y), where + direction + cut);
+      outputs.take(different_decisions(found.decisions, expected.decisions),
+                   where + direction + cut + ", decisions");
       gradients.take(gradient_error(found, expected), where + direction + cut);
     }
   }
@@ -142,7 +144,7 @@ std::vector<Worst> memory(const Subject& subject) {
     const AttentionInputs in = inputs_for(*attention, x, true);
     reset_memory_peak();
     const double before = static_cast<double>(memory_use().held);
-    const Outcome o = run(*attention, &Attention::forward, in, x.dy, {});
+    const Outcome o = run(*attention, &Attention::forward, in, x.dy, subject.mask());
     const double results =
         static_cast<double>(o.y.bytes() + o.dq.bytes() + o.dk.bytes() + o.dv.bytes());
     return static_cast<double>(memory_use().peak) - before - results;

@@ -24,7 +24,15 @@ std::vector<Worst> differences(const Subject& subject) {
     if (in.gate.defined()) probe("gate", in.gate);
     for (const Parameter& parameter : attention->parameters()) probe(parameter.name, parameter.var);
     for (const auto& [mask, direction] : subject.masks()) {
-      const auto forward = [&, &mask = mask] { return attention->forward(in, mask); };
+      Decisions decisions;  // are held
+      {
+        const RecordDecisions record(decisions);
+        attention->forward(in, mask);
+      }
+      const auto forward = [&, &mask = mask] {
+        const ReplayDecisions replay(decisions);
+        return attention->forward(in, mask);
+      };
       const GradcheckResult result = gradcheck_leaves(forward, leaves);
       worst.take(result.error,
                  fmt::format("{}, {} positions, {}", names[static_cast<size_t>(result.worst_input)],
@@ -40,8 +48,9 @@ std::vector<Worst> long_gradient(const Subject& subject) {
   const Inputs x = draw(sizes, DType::f32, subject.stddev());
   const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f32),
                                    precise = subject.make_attention(sizes, DType::f64);
-  const Outcome expected = run(*precise, &Attention::forward, in_dtype(x, DType::f64), {});
-  Outcome found = run(*attention, &Attention::forward, x, {});
+  const Outcome expected =
+      run(*precise, &Attention::forward, in_dtype(x, DType::f64), subject.mask());
+  Outcome found = run(*attention, &Attention::forward, x, subject.mask());
   const std::string where = fmt::format("{} positions", sizes.length);
   const double all =
       gradient_error(found, expected);  // a gate's and a parameter's are sums over all positions

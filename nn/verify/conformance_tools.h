@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/decisions.h"
 #include "autograd/gradcheck.h"
+#include "base/scoped.h"
 #include "nn/attention.h"
 #include "tensor/context.h"
 #include "tensor/ops.h"
@@ -37,6 +39,7 @@ struct Inputs {
 struct Outcome {
   Tensor y, dq, dk, dv, dgate{};
   std::vector<Tensor> dparameters{};
+  Decisions decisions{};
   // The gradients that have rows, by name.
   std::vector<std::pair<const char*, Tensor>> gradients() const {
     std::vector<std::pair<const char*, Tensor>> all = {{"dq", dq}, {"dk", dk}, {"dv", dv}};
@@ -46,9 +49,21 @@ struct Outcome {
   // f of each tensor that has rows.
   template <typename F>
   Outcome map(const F& f) const {
-    return {f(y), f(dq), f(dk), f(dv), dgate.defined() ? f(dgate) : Tensor(), {}};
+    return {f(y), f(dq), f(dk), f(dv), dgate.defined() ? f(dgate) : Tensor(), {}, {}};
   }
 };
+
+// How many of the indices that were decided differ.
+inline double different_decisions(const Decisions& a, const Decisions& b) {
+  if (a.size() != b.size()) return 1;
+  double different = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const std::vector<int32_t> left = a[i].to_vector<int32_t>(), right = b[i].to_vector<int32_t>();
+    if (left.size() != right.size()) return 1;
+    for (size_t j = 0; j < left.size(); ++j) different += left[j] != right[j] ? 1 : 0;
+  }
+  return different;
+}
 
 // The largest number that a check measures, and where.
 struct Worst {
@@ -61,15 +76,8 @@ struct Worst {
   }
 };
 
-class Threads {
- public:
-  explicit Threads(int count) : before_(context().threads) { set_threads(count); }
-  ~Threads() { set_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
+struct Threads : Scoped<int> {
+  explicit Threads(int count) : Scoped(context().threads, count) {}
 };
 
 inline Tensor in_dtype(const Tensor& x, DType dtype) {
@@ -213,9 +221,14 @@ using Method = Var (Attention::*)(const AttentionInputs&, const AttentionMask&) 
 inline Outcome run(const Attention& attention, Method method, const AttentionInputs& in,
                    const Tensor& dy, const AttentionMask& mask) {
   for (const Parameter& parameter : attention.parameters()) Var(parameter.var).clear_grad();
+  Outcome outcome;
+  const RecordDecisions record(outcome.decisions);
   const Var y = (attention.*method)(in, mask);
   backward(y, dy);
-  Outcome outcome{y.value(), in.q.grad(), in.k.grad(), in.v.grad()};
+  outcome.y = y.value();
+  outcome.dq = in.q.grad();
+  outcome.dk = in.k.grad();
+  outcome.dv = in.v.grad();
   if (in.gate.defined()) outcome.dgate = in.gate.grad();
   for (const Parameter& parameter : attention.parameters())
     outcome.dparameters.push_back(parameter.var.grad());

@@ -84,8 +84,8 @@ class ChannelDecays {
       keys_before(first, seen, in, factors, before, arena);
       const auto multiply_earlier = [&](const T* x, int64_t rows, T* y) {
         if (x != nullptr && rows > 0 && seen > 0)
-          multiply(false, rows, seen, F_, plain(x + first * F_, F_), transposed(before, F_),
-                   y + first * keys, keys, false, arena);
+          multiply(false, {rows, seen, F_}, plain(x + first * F_, F_), transposed(before, F_),
+                   {y + first * keys, keys}, false, arena);
       };
       multiply_earlier(q, end - first, scores);
       multiply_earlier(k, std::min(end, keys) - first, products);

@@ -45,7 +45,7 @@ class StateAccumulator {
 
   // S += sum_i features_i^T x_i, z += sum_i weight_i features_i; weight null: 1.
   // Arena: C (F + M) + F M + 2 F.
-  void accumulate(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
+  void accumulate(const Rows<T>& rows, const Operand<T>& x, const T* weight, Arena<T> arena) {
     if (rows.count == 0 || F_ == 0) return;
     if (scale_ == nullptr) return sum_up(rows.features, x, weight, rows.count, state_, key_sum_);
     if (rows.logs == nullptr) return accumulate_values(rows, x, weight, arena);
@@ -93,10 +93,10 @@ class StateAccumulator {
  private:
   // The chunk is summed first: terms far smaller than z, added one by one, would all be rounded in
   // the same direction, an error that grows with the length.
-  void sum_up(const T* features, const ValueRows<T>& x, const T* weight, int64_t count, T* state,
+  void sum_up(const T* features, const Operand<T>& x, const T* weight, int64_t count, T* state,
               T* key_sum) const {
-    multiply(rounded_, F_, M_, count, transposed(features, F_), plain(x.data, x.stride), state, M_,
-             true, Arena<T>(nullptr));
+    multiply(rounded_, {F_, M_, count}, transposed(features, F_), x, {state, M_}, true,
+             Arena<T>(nullptr));
     const T one = 1;
     const Operand<T> weights = weight == nullptr ? Operand<T>{&one, 0, 0} : plain(weight, count);
     tile_gemm(1, F_, count, weights, features, F_, key_sum, F_, true);
@@ -111,18 +111,18 @@ class StateAccumulator {
   }
 
   // x and weight times exp(offset - reference), in the arena.
-  std::pair<ValueRows<T>, T*> weighed(const Rows<T>& rows, const ValueRows<T>& x, const T* weight,
-                                      T reference, Arena<T>& arena) const {
+  std::pair<Operand<T>, T*> weighed(const Rows<T>& rows, const Operand<T>& x, const T* weight,
+                                    T reference, Arena<T>& arena) const {
     T *scaled = arena.take(rows.count * M_), *weights = arena.take(rows.count);
     for (int64_t i = 0; i < rows.count; ++i) {
       const T by = factor(rows.offset[i], reference);
       weights[i] = weight == nullptr ? by : by * weight[i];
-      for (int64_t m = 0; m < M_; ++m) scaled[i * M_ + m] = by * x.data[i * x.stride + m];
+      for (int64_t m = 0; m < M_; ++m) scaled[i * M_ + m] = by * x.data[i * x.row + m];
     }
     return {{scaled, M_}, weights};
   }
 
-  void accumulate_values(const Rows<T>& rows, const ValueRows<T>& x, const T* weight,
+  void accumulate_values(const Rows<T>& rows, const Operand<T>& x, const T* weight,
                          Arena<T> arena) {
     const T max = std::max(largest(rows.offset, rows.count), scale_[0]);
     if (max == kNothing<T>) return;
@@ -131,8 +131,7 @@ class StateAccumulator {
     sum_up(rows.features, scaled, weights, rows.count, state_, key_sum_);
   }
 
-  void accumulate_logs(const Rows<T>& rows, const ValueRows<T>& x, const T* weight,
-                       Arena<T> arena) {
+  void accumulate_logs(const Rows<T>& rows, const Operand<T>& x, const T* weight, Arena<T> arena) {
     T* column = arena.take(F_);  // the largest log of each feature in the chunk
     std::fill_n(column, F_, kNothing<T>);
     for (int64_t i = 0; i < rows.count; ++i) {
@@ -180,45 +179,67 @@ class StateAccumulator {
   T *state_, *key_sum_, *scale_;
 };
 
-// The shape as this context multiplies: rounded only where that is faster, and not with decays. The
-// gradient of a log decay is a sum of nearly canceling terms over all later keys, so rounding
-// errors dominate it.
+// The shape as this context multiplies.
 template <typename T>
 ChunkShape with_products(const Context& ctx, ChunkShape shape, const ChunkInput<T>& in) {
-  shape.products =
-      rounds_chunks() && in.decay.data == nullptr ? ctx.products : FloatProducts::exact;
+  shape.products = chunk_products(ctx, in.decay.data != nullptr);
   return shape;
 }
+
+// One chunk of a sweep over the segment: its keys and values, and the arena that is left for it.
+template <typename T>
+struct ChunkWork : Chunk {
+  const ChunkShape& shape;
+  int64_t bh;
+  bool empty, last;  // the running state is empty; no chunk reads it after this one
+  Arena<T> arena;
+  Rows<T> k{};
+  Operand<T> v{};
+
+  void take_keys(const ChunkInput<T>& in, bool scaled) {
+    k = keys_of(shape, in, bh, *this, scaled, arena);
+    v = value_rows(in.v, bh, first);
+  }
+};
 
 // Workspace of one thread for any of the kernels: the arenas above and the chunk's own matrices.
 inline int64_t chunk_workspace(const ChunkShape& shape) {
   const int64_t C = shape.chunk, F = shape.features, M = shape.values;
-  return 10 * C * F + 3 * C * C + 5 * C * M + 3 * F * M + 6 * F + 12 * C;
+  return 10 * C * F + 3 * C * C + 5 * C * M + 3 * F * M + 6 * F + 13 * C;
 }
 
-// A forward sweep: for each bh and chunk, where there are queries, read(bh, thread, chunk, keys,
-// running, empty, arena) (`empty`: the state is empty); then the chunk's keys and values are added to
-// the state.
+// body(chunk, running) for each chunk of each bh, with an arena of `each` elements, in their order or,
+// `back`, from the last to the first. The states have rows of `values`.
+template <typename T, typename Body>
+void each_chunk(Context& ctx, const ChunkShape& shape, const ChunkState<T>& states, int64_t values,
+                int64_t each, bool back, const Body& body) {
+  const Workspace<T> workspace(ctx, ctx.threads * each);
+  const int64_t last = chunk_count(shape) - 1;
+  ChunkShape of_states = shape;
+  of_states.values = values;
+  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
+    StateAccumulator<T> running(states, bh, of_states);
+    for (int64_t i = 0; i <= last; ++i)
+      body(ChunkWork<T>{chunk_at(shape, bh, back ? last - i : i), shape, bh, shape.starts && i == 0,
+                        shape.ends && i == last, Arena<T>(workspace.data() + thread * each)},
+           running);
+  });
+}
+
+// A forward sweep: read(chunk, running) where there are queries, `running` being the state before the
+// chunk; then the chunk's keys and values are added to it.
 template <typename T, typename Read>
 void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                    const ChunkState<T>& states, const Read& read) {
-  const int64_t each = chunk_workspace(shape), chunks = chunk_count(shape);
-  const Workspace<T> workspace(ctx, ctx.threads * each);
   const bool updates = in.k.data != nullptr;
-  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
-    StateAccumulator<T> running(states, bh, shape);
-    for (int64_t index = 0; index < chunks; ++index) {
-      Arena<T> arena(workspace.data() + thread * each);
-      const Chunk chunk = chunk_at(shape, bh, index);
-      Rows<T> keys;
-      if (updates) keys = keys_of(shape, in, bh, chunk, states.scale != nullptr, arena);
-      if (in.q.data != nullptr)
-        read(bh, thread, chunk, keys, running, shape.starts && index == 0, arena);
-      if (!updates || (shape.ends && index + 1 == chunks)) continue;
-      running.accumulate(keys, value_rows(in.v, bh, chunk.first), nullptr, arena);
-      running.decay(keys.decay);
-    }
-  });
+  each_chunk(ctx, shape, states, shape.values, chunk_workspace(shape), false,
+             [&](ChunkWork<T> chunk, StateAccumulator<T>& running) {
+               if (updates) chunk.take_keys(in, states.scale != nullptr);
+               if (in.q.data != nullptr) read(chunk, running);
+               if (!updates || chunk.last) return;
+               running.accumulate(chunk.k, chunk.v, nullptr, chunk.arena);
+               running.decay(chunk.k.decay);
+             });
 }
 
 }  // namespace linea::cpu

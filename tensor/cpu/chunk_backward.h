@@ -26,12 +26,12 @@ struct QueryRows {
 };
 
 template <typename T>
-QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t bh,
-                        const Chunk& chunk, const Rows<T>& k, const HeadRows<const T>& dy,
-                        const ChunkRows<T>& saved, Arena<T>& arena, bool* by_logs) {
-  QueryRows<T> q{expand(shape, in.q, bh, chunk.first, chunk.rows, arena),
+QueryRows<T> queries_of(ChunkWork<T>& chunk, const ChunkInput<T>& in, const HeadRows<const T>& dy,
+                        const ChunkRows<T>& saved) {
+  const int64_t M = chunk.shape.values, bh = chunk.bh;
+  Arena<T>& arena = chunk.arena;
+  QueryRows<T> q{expand(chunk.shape, in.q, bh, chunk.first, chunk.rows, arena),
                  saved.denominator.at(bh) + chunk.first, nullptr, nullptr, nullptr};
-  const int64_t M = shape.values;
   T* const numerator = arena.take(chunk.rows * M);
   for (int64_t i = 0; i < chunk.rows; ++i) {
     const T inverse = reciprocal_or_zero(q.denominator[i]);
@@ -43,10 +43,10 @@ QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_
   if (saved.scale.data == nullptr) return q;
   q.row_scale = saved.scale.at(bh) + chunk.first;
   T *offset = arena.take(chunk.rows), max = kNothing<T>;
+  bool* const by_logs = arena.take_flags(chunk.rows);
   for (int64_t i = 0; i < chunk.rows; ++i) {
     offset[i] = -q.row_scale[i];
-    if (by_logs == nullptr) continue;
-    if (i < k.count) max = std::max(max, k.offset[i]);
+    if (i < chunk.k.count) max = std::max(max, chunk.k.offset[i]);
     by_logs[i] =
         q.rows.logs != nullptr && q.row_scale[i] < max;  // else m_i is at least the largest
   }
@@ -58,15 +58,15 @@ QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_
 // visible[i,j] = exp(o_j - m_i) where row i sees key j, else 0, also in rows that were summed by logs;
 // null where there are no scales: all 1.
 template <typename T>
-const T* visible_of(const QueryRows<T>& q, const Rows<T>& k, const Chunk& chunk, Arena<T>& arena) {
+const T* visible_of(const QueryRows<T>& q, ChunkWork<T>& chunk) {
   if (q.row_scale == nullptr) return nullptr;
-  T* visible = arena.take(chunk.rows * chunk.keys);
+  T* visible = chunk.arena.take(chunk.rows * chunk.keys);
   for (int64_t i = 0; i < chunk.rows; ++i) {
     T* row = visible + i * chunk.keys;
     const int64_t seen = q.by_logs[i] ? 0 : std::min(i + 1, chunk.keys);
     const T reference = q.row_scale[i];
 #pragma omp simd
-    for (int64_t j = 0; j < seen; ++j) row[j] = exp_of(k.offset[j] - reference);
+    for (int64_t j = 0; j < seen; ++j) row[j] = exp_of(chunk.k.offset[j] - reference);
     std::fill(row + seen, row + chunk.keys, T(0));
   }
   return visible;
@@ -123,9 +123,9 @@ void multiply_rows(const T* x, T* y, int64_t count) {
 
 // y = x S^T for rows x of M and a state [F,M]. Arena: F M.
 template <typename T>
-void multiply_transposed(int64_t rows, int64_t F, int64_t M, const ValueRows<T>& x, const T* state,
+void multiply_transposed(int64_t rows, int64_t F, int64_t M, const Operand<T>& x, const T* state,
                          T* y, bool add, Arena<T> arena, bool rounded = false) {
-  multiply(rounded, rows, F, M, plain(x.data, x.stride), transposed(state, M), y, F, add, arena);
+  multiply(rounded, {rows, F, M}, x, transposed(state, M), {y, F}, add, arena);
 }
 
 }  // namespace linea::cpu

@@ -9,39 +9,40 @@ namespace {
 // Contribution of later chunks: dk = w (v R^T + r), dv = w k R, w the weight of a key in the
 // states.
 template <typename T>
-void read_gradients(const Chunk& chunk, const Rows<T>& k, const ValueRows<T>& v,
-                    const Reading<T>& later, int64_t M, T* dk, T* dv, int64_t lddv,
-                    Arena<T> arena) {
-  const int64_t F = k.F;
-  multiply_transposed(k.count, F, M, v, later.state, dk, false, arena, chunk.rounded);
-  multiply(chunk.rounded, k.count, M, F, plain(later.features, F), plain(later.state, M), dv, lddv,
-           false, arena);
+void read_gradients(const ChunkWork<T>& chunk, const Reading<T>& later, T* dk,
+                    const Strided<T>& dv) {
+  const int64_t F = chunk.shape.features, M = chunk.shape.values;
+  const Rows<T>& k = chunk.k;
+  multiply_transposed(k.count, F, M, chunk.v, later.state, dk, false, chunk.arena, chunk.rounded);
+  multiply(chunk.rounded, {k.count, M, F}, plain(later.features, F), plain(later.state, M), dv,
+           false, chunk.arena);
   for (int64_t j = 0; j < k.count; ++j) {
     T* dk_j = dk + j * F;
     add_row(later.key_sum, dk_j, F, T(1));
     if (later.scale == nullptr) continue;
     const T weight = factor(later.scale[j], -k.offset[j]);
     scale_row(dk_j, F, weight);
-    scale_row(dv + j * lddv, M, weight);
+    scale_row(dv.at(j), M, weight);
   }
 }
 
 // dk, dv and, where requested, the gradient of the keys' weights, of one chunk.
 template <typename T>
-void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T>& q,
-                  const Rows<T>& k, const ValueRows<T>& v, const T* e, const Reading<T>& later,
-                  T* dk, T* dv, int64_t lddv, T* dweight, Arena<T> arena) {
-  const int64_t F = shape.features, M = shape.values, K = chunk.keys;
+void key_gradient(ChunkWork<T> chunk, const QueryRows<T>& q, const T* e, const Reading<T>& later,
+                  T* dk, const Strided<T>& dv, T* dweight) {
+  const int64_t F = chunk.shape.features, M = chunk.shape.values, K = chunk.keys;
+  const Rows<T>& k = chunk.k;
+  Arena<T>& arena = chunk.arena;
   std::fill(dk + K * F, dk + chunk.rows * F, T(0));
-  for (int64_t j = K; j < chunk.rows; ++j) std::fill_n(dv + j * lddv, M, T(0));
+  for (int64_t j = K; j < chunk.rows; ++j) std::fill_n(dv.at(j), M, T(0));
   if (dweight != nullptr) std::fill(dweight + K, dweight + chunk.rows, T(0));
   if (K == 0) return;
 
   if (later.state == nullptr) {
     std::fill_n(dk, K * F, T(0));
-    for (int64_t j = 0; j < K; ++j) std::fill_n(dv + j * lddv, M, T(0));
+    for (int64_t j = 0; j < K; ++j) std::fill_n(dv.at(j), M, T(0));
   } else {
-    read_gradients(chunk, k, v, later, M, dk, dv, lddv, arena);
+    read_gradients(chunk, later, dk, dv);
   }
   T* inside = dk;
   if (later.own_features) {
@@ -51,15 +52,15 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
   }
   T* products = nullptr;
   if (q.numerator != nullptr) {
-    const T* visible = visible_of(q, k, chunk, arena);
+    const T* visible = visible_of(q, chunk);
     products = arena.take(chunk.rows * K);  // dw_ij
     T* seen = visible == nullptr ? products : arena.take(chunk.rows * K);
-    band_products(chunk, M, {q.numerator, M}, v, products, arena);
+    band_products(chunk, M, {q.numerator, M}, chunk.v, products, arena);
     add_denominator_gradients(e, visible, chunk, products, seen);
     add_future(chunk, F, seen, {q.rows.features, F}, inside, F);
     band_products(chunk, F, {q.rows.features, F}, {k.features, F}, seen, arena);
     apply_visible(visible, chunk, seen);
-    add_future(chunk, M, seen, {q.numerator, M}, dv, lddv);
+    add_future(chunk, M, seen, {q.numerator, M}, dv.data, dv.stride);
   }
   if (k.logs != nullptr) multiply_rows(k.features, inside, K * F);
   if (later.own_features) add_row(inside, dk, K * F, T(1));
@@ -72,7 +73,7 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
         dk[j * F + f] += w * grad;
         whole += w;
       });
-      add_row(q.numerator + i * M, dv + j * lddv, M, whole);
+      add_row(q.numerator + i * M, dv.at(j), M, whole);
     }
   }
   if (dweight == nullptr) return;
@@ -95,39 +96,27 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
                         Strided<T> dweight, HeadRows<T> dv) {
   const ChunkShape shape = with_products(ctx, given, in);
   const int64_t F = shape.features, M = shape.values;
-  const bool scaled = grads.scale != nullptr;
-  const int64_t each = chunk_workspace(shape);
-  const Workspace<T> workspace(ctx, ctx.threads * each);
-  const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
   const bool reads = in.k.data != nullptr, updates = in.q.data != nullptr;
-  const int64_t last = chunk_count(shape) - 1;
-  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
-    StateAccumulator<T> running(grads, bh, shape);
-    for (int64_t index = last; index >= 0; --index) {
-      Arena<T> arena(workspace.data() + thread * each);
-      const Chunk chunk = chunk_at(shape, bh, index);
-      const Rows<T> keys = reads ? keys_of(shape, in, bh, chunk, scaled, arena) : Rows<T>{};
-      const T* e = updates ? ddenominator.at(bh) + chunk.first : nullptr;
-      QueryRows<T> q{};
-      if (updates)
-        q = queries_of(shape, in, bh, chunk, keys, dy, saved, arena,
-                       flags.data() + thread * shape.chunk);
-      if (reads) {
-        running.decay(keys.decay);
-        Arena<T> mine = arena;
-        const Reading<T> later = running.read(keys, shape.starts && index == last, mine);
-        T* gradient = mine.take(chunk.rows * F);
-        key_gradient(shape, chunk, q, keys, value_rows(in.v, bh, chunk.first), e, later, gradient,
-                     dv.at(bh, chunk.first), dv.row,
-                     dweight.data == nullptr ? nullptr : dweight.at(bh) + chunk.first, mine);
-        write_gradient(shape, keys.features, gradient, dk, bh, chunk.first, chunk.keys);
-        for (int64_t j = chunk.keys; j < chunk.rows; ++j)
-          std::fill_n(dk.at(bh, chunk.first + j), F, T(0));
-      }
-      if (updates && !(shape.ends && index == 0))
-        running.accumulate(q.rows, {q.numerator, M}, e, arena);
-    }
-  });
+  each_chunk(ctx, shape, grads, M, chunk_workspace(shape), true,
+             [&](ChunkWork<T> chunk, StateAccumulator<T>& running) {
+               const int64_t bh = chunk.bh, first = chunk.first;
+               if (reads) chunk.take_keys(in, grads.scale != nullptr);
+               const T* e = updates ? ddenominator.at(bh) + first : nullptr;
+               const QueryRows<T> q = updates ? queries_of(chunk, in, dy, saved) : QueryRows<T>{};
+               if (reads) {
+                 running.decay(chunk.k.decay);
+                 ChunkWork<T> mine = chunk;
+                 const Reading<T> later = running.read(chunk.k, chunk.empty, mine.arena);
+                 T* gradient = mine.arena.take(chunk.rows * F);
+                 key_gradient(mine, q, e, later, gradient, {dv.at(bh, first), dv.row},
+                              dweight.data == nullptr ? nullptr : dweight.at(bh) + first);
+                 write_gradient(shape, chunk.k.features, gradient, dk, bh, first, chunk.keys);
+                 for (int64_t j = chunk.keys; j < chunk.rows; ++j)
+                   std::fill_n(dk.at(bh, first + j), F, T(0));
+               }
+               if (updates && !chunk.last)
+                 running.accumulate(q.rows, {q.numerator, M}, e, chunk.arena);
+             });
 }
 
 LINEA_KERNEL_TABLE(ChunkBackwardKeyKernels, .chunk_backward_key = chunk_backward_key<T>)

@@ -9,10 +9,11 @@ namespace {
 // dq of one chunk. The contribution of the state is separate from that of the chunk's keys only
 // where the state is read with features of its own.
 template <typename T>
-void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T>& q,
-                    const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& past, const T* e,
-                    T* dq, Arena<T> arena) {
-  const int64_t F = shape.features, M = shape.values, C = chunk.rows;
+void query_gradient(ChunkWork<T> chunk, const QueryRows<T>& q, const Reading<T>& past, const T* e,
+                    T* dq) {
+  const int64_t F = chunk.shape.features, M = chunk.shape.values, C = chunk.rows;
+  const Rows<T>& k = chunk.k;
+  Arena<T>& arena = chunk.arena;
   const bool logs = q.rows.logs != nullptr;
   // n exp(s - m), then the contribution of the state
   const T* scaled = q.numerator;
@@ -41,8 +42,8 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
   T* grads = nullptr;
   if (k.count > 0) {
     grads = arena.take(C * chunk.keys);
-    band_products(chunk, M, {q.numerator, M}, v, grads, arena);
-    const T* visible = visible_of(q, k, chunk, arena);
+    band_products(chunk, M, {q.numerator, M}, chunk.v, grads, arena);
+    const T* visible = visible_of(q, chunk);
     T* seen = visible == nullptr ? grads : arena.take(C * chunk.keys);
     add_denominator_gradients(e, visible, chunk, grads, seen);
     add_past(chunk, F, seen, {k.features, F}, inside, F);
@@ -62,22 +63,18 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
                           HeadRows<const T> y, HeadRows<const T> dy, const ChunkRows<T>& saved,
                           const ChunkState<T>& states, HeadRows<T> dq, Strided<T> ddenominator) {
   const ChunkShape shape = with_products(ctx, given, in);
-  const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
   sweep_forward(ctx, shape, in, states,
-                [&](int64_t bh, int thread, const Chunk& chunk, const Rows<T>& k,
-                    const StateAccumulator<T>& running, bool empty, Arena<T> arena) {
-                  const QueryRows<T> q = queries_of(shape, in, bh, chunk, k, dy, saved, arena,
-                                                    flags.data() + thread * shape.chunk);
-                  const Reading<T> past = running.read(q.rows, empty, arena);
-                  T* e = ddenominator.at(bh) + chunk.first;  // -(dy_i . y_i) / d_i
+                [&](ChunkWork<T> chunk, const StateAccumulator<T>& running) {
+                  const int64_t bh = chunk.bh, first = chunk.first;
+                  const QueryRows<T> q = queries_of(chunk, in, dy, saved);
+                  const Reading<T> past = running.read(q.rows, chunk.empty, chunk.arena);
+                  T* e = ddenominator.at(bh) + first;  // -(dy_i . y_i) / d_i
                   for (int64_t i = 0; i < chunk.rows; ++i)
-                    e[i] =
-                        -dot(dy.at(bh, chunk.first + i), y.at(bh, chunk.first + i), shape.values) *
-                        reciprocal_or_zero(q.denominator[i]);
-                  T* gradient = arena.take(chunk.rows * shape.features);
-                  query_gradient(shape, chunk, q, k, value_rows(in.v, bh, chunk.first), past, e,
-                                 gradient, arena);
-                  write_gradient(shape, q.rows.features, gradient, dq, bh, chunk.first, chunk.rows);
+                    e[i] = -dot(dy.at(bh, first + i), y.at(bh, first + i), shape.values) *
+                           reciprocal_or_zero(q.denominator[i]);
+                  T* gradient = chunk.arena.take(chunk.rows * shape.features);
+                  query_gradient(chunk, q, past, e, gradient);
+                  write_gradient(shape, q.rows.features, gradient, dq, bh, first, chunk.rows);
                 });
 }
 

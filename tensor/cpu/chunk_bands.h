@@ -17,13 +17,12 @@ void each_band(const AChunk& chunk, const Body& body) {
 
 // scores = x z^T, rows of `inner`; arena: keys x inner.
 template <typename AChunk, typename T>
-void band_products(const AChunk& chunk, int64_t inner, const ValueRows<T>& x, const ValueRows<T>& z,
+void band_products(const AChunk& chunk, int64_t inner, const Operand<T>& x, const Operand<T>& z,
                    T* scores, Arena<T> arena) {
   const int64_t K = chunk.keys;
   constexpr int64_t kWidest = 16;  // a partial vector costs as much as a full one
-  multiply_bands(chunk.rounded, chunk.rows, K, inner, plain(x.data, x.stride),
-                 transposed(z.data, z.stride), scores, K, false, arena, kBand,
-                 [&](int64_t first, int64_t rows) {
+  multiply_bands(chunk.rounded, {chunk.rows, K, inner}, x, transposed(z.data, z.row), {scores, K},
+                 false, arena, kBand, [&](int64_t first, int64_t rows) {
                    const int64_t seen = chunk.seen(first + rows - 1);
                    return Extent{0, inner, std::min((seen + kWidest - 1) / kWidest * kWidest, K),
                                  chunk.from(first) / kWidest * kWidest};
@@ -32,23 +31,21 @@ void band_products(const AChunk& chunk, int64_t inner, const ValueRows<T>& x, co
 
 // y_i += sum_j scores_ij x_j over the keys j that i sees, rows of `width`
 template <typename AChunk, typename T>
-void add_past(const AChunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y,
+void add_past(const AChunk& chunk, int64_t width, const T* scores, const Operand<T>& x, T* y,
               int64_t ldy) {
-  multiply_bands(chunk.rounded, chunk.rows, width, chunk.keys, plain(scores, chunk.keys),
-                 plain(x.data, x.stride), y, ldy, true, Arena<T>(nullptr), kBand,
-                 [&](int64_t first, int64_t rows) {
+  multiply_bands(chunk.rounded, {chunk.rows, width, chunk.keys}, plain(scores, chunk.keys), x,
+                 {y, ldy}, true, Arena<T>(nullptr), kBand, [&](int64_t first, int64_t rows) {
                    return Extent{chunk.from(first), chunk.seen(first + rows - 1), width};
                  });
 }
 
 // y_j += sum_i scores_ij x_i over the rows i that see j
 template <typename AChunk, typename T>
-void add_future(const AChunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y,
+void add_future(const AChunk& chunk, int64_t width, const T* scores, const Operand<T>& x, T* y,
                 int64_t ldy) {
   multiply_bands(
-      chunk.rounded, chunk.keys, width, chunk.rows, transposed(scores, chunk.keys),
-      plain(x.data, x.stride), y, ldy, true, Arena<T>(nullptr), kBand,
-      [&](int64_t first, int64_t keys) {
+      chunk.rounded, {chunk.keys, width, chunk.rows}, transposed(scores, chunk.keys), x, {y, ldy},
+      true, Arena<T>(nullptr), kBand, [&](int64_t first, int64_t keys) {
         const int64_t end = (chunk.end_row(first + keys - 1) + kBand - 1) / kBand * kBand;
         return Extent{chunk.first_row(first) / kBand * kBand, std::min(end, chunk.rows), width};
       });

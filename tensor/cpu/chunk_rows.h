@@ -6,6 +6,7 @@
 
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/row.h"
+#include "tensor/cpu/small_gemm.h"
 #include "tensor/formulas.h"
 
 namespace linea::cpu {
@@ -45,6 +46,7 @@ class Arena {
     next_ += count;
     return result;
   }
+  bool* take_flags(int64_t count) { return reinterpret_cast<bool*>(take(count)); }
 
  private:
   T* next_;
@@ -117,15 +119,12 @@ void write_gradient(const ChunkShape& shape, const T* features, const T* gradien
   });
 }
 
-// Values, their gradients or results: rows of M, `stride` elements apart.
 template <typename T>
-struct ValueRows {
-  const T* data = nullptr;
-  int64_t stride = 0;
-};
+using ValueRows = Operand<T>;
+// Values, their gradients or results.
 template <typename T>
-ValueRows<T> value_rows(const HeadRows<const T>& all, int64_t bh, int64_t first) {
-  return {all.at(bh, first), all.row};
+Operand<T> value_rows(const HeadRows<const T>& all, int64_t bh, int64_t first) {
+  return plain(all.at(bh, first), all.row);
 }
 
 template <typename T>

@@ -114,60 +114,54 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
                       const ChunkRows<T>& saved, Strided<const T> ddenominator,
                       const ChunkState<T>& grads, T* dk) {
   const int64_t F = shape.features, M = shape.values, C = shape.chunk, wide = D * (M + 1);
-  const int64_t each = C * (2 * F + wide + M + C + 4) + (F + C) * wide + C * (F + 2) + 4 * F;
-  const Workspace<T> workspace(ctx, ctx.threads * each);
-  ChunkShape state = shape;
-  state.values = wide;
-  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
-    StateAccumulator<T> running(grads, bh, state);
-    for (int64_t index = chunk_count(shape) - 1; index >= 0; --index) {
-      Arena<T> arena(workspace.data() + thread * each);
-      const Chunk chunk = chunk_at(shape, bh, index);
-      const int64_t row = bh * shape.length + chunk.first;
-      const T* e = ddenominator.at(bh) + chunk.first;
-      QueryRows<T> q{};
-      if (in.q.data != nullptr)
-        q = queries_of<T>(shape, in, bh, chunk, {}, dy, saved, arena, nullptr);
-      if (dk != nullptr) {
-        T* out = dk + row * D;
-        std::fill_n(out, chunk.rows * D, T(0));
-        const T* v = in.v.at(bh, chunk.first);
-        for (int64_t j = 0; j < chunk.keys; ++j) {
-          const int64_t f = code[row + j] % F;
-          const T scale = grads.scale[bh * F + f];
-          if (scale == kNothing<T>) continue;
-          const T* running_row = grads.state + (bh * F + f) * wide;
-          for (int64_t d = 0; d < D; ++d)
-            out[j * D + d] = exp_of(scale) * (dot(running_row + d * (M + 1), v + j * in.v.row, M) +
-                                              running_row[d * (M + 1) + M]);
-        }
-        if (in.q.data != nullptr && chunk.keys > 0) {
-          T* grad = arena.take(chunk.rows * chunk.keys);  // w_ij dw_ij
-          blas_gemm(false, true, chunk.rows, chunk.keys, M, T(1), q.numerator, M, v, in.v.row, T(0),
-                    grad, chunk.keys);
-          for (int64_t i = 0; i < chunk.rows; ++i)
-            for (int64_t j = 0; j < chunk.keys; ++j) {
-              T& s = grad[i * chunk.keys + j];
-              s = j > i ? T(0)
-                        : (s + e[i]) * exp_of(q.rows.logs[i * F + code[row + j] % F] -
-                                              q.rows.top[i] + q.rows.offset[i]);
-            }
-          blas_gemm(true, false, chunk.keys, D, chunk.rows, T(1), grad, chunk.keys,
-                    queries + row * D, D, T(1), out, D);
-        }
-      }
-      if (in.q.data == nullptr || (shape.ends && index == 0)) continue;
-      T* products = arena.take(chunk.rows * wide);
-      for (int64_t i = 0; i < chunk.rows; ++i)
-        for (int64_t d = 0; d < D; ++d) {
-          T* to = products + i * wide + d * (M + 1);
-          const T by = queries[(row + i) * D + d];
-          for (int64_t m = 0; m < M; ++m) to[m] = by * q.numerator[i * M + m];
-          to[M] = by * e[i];
-        }
-      running.accumulate(q.rows, {products, wide}, nullptr, arena);
-    }
-  });
+  const int64_t each = C * (2 * F + wide + M + C + 5) + (F + C) * wide + C * (F + 2) + 4 * F;
+  each_chunk(ctx, shape, grads, wide, each, true,
+             [&](ChunkWork<T> chunk, StateAccumulator<T>& running) {
+               Arena<T>& arena = chunk.arena;
+               const int64_t bh = chunk.bh, row = bh * shape.length + chunk.first;
+               const T* e = ddenominator.at(bh) + chunk.first;
+               QueryRows<T> q{};
+               if (in.q.data != nullptr) q = queries_of(chunk, in, dy, saved);
+               if (dk != nullptr) {
+                 T* out = dk + row * D;
+                 std::fill_n(out, chunk.rows * D, T(0));
+                 const T* v = in.v.at(bh, chunk.first);
+                 for (int64_t j = 0; j < chunk.keys; ++j) {
+                   const int64_t f = code[row + j] % F;
+                   const T scale = grads.scale[bh * F + f];
+                   if (scale == kNothing<T>) continue;
+                   const T* running_row = grads.state + (bh * F + f) * wide;
+                   for (int64_t d = 0; d < D; ++d)
+                     out[j * D + d] =
+                         exp_of(scale) * (dot(running_row + d * (M + 1), v + j * in.v.row, M) +
+                                          running_row[d * (M + 1) + M]);
+                 }
+                 if (in.q.data != nullptr && chunk.keys > 0) {
+                   T* grad = arena.take(chunk.rows * chunk.keys);  // w_ij dw_ij
+                   blas_gemm(false, true, chunk.rows, chunk.keys, M, T(1), q.numerator, M, v,
+                             in.v.row, T(0), grad, chunk.keys);
+                   for (int64_t i = 0; i < chunk.rows; ++i)
+                     for (int64_t j = 0; j < chunk.keys; ++j) {
+                       T& s = grad[i * chunk.keys + j];
+                       s = j > i ? T(0)
+                                 : (s + e[i]) * exp_of(q.rows.logs[i * F + code[row + j] % F] -
+                                                       q.rows.top[i] + q.rows.offset[i]);
+                     }
+                   blas_gemm(true, false, chunk.keys, D, chunk.rows, T(1), grad, chunk.keys,
+                             queries + row * D, D, T(1), out, D);
+                 }
+               }
+               if (in.q.data == nullptr || chunk.last) return;
+               T* products = arena.take(chunk.rows * wide);
+               for (int64_t i = 0; i < chunk.rows; ++i)
+                 for (int64_t d = 0; d < D; ++d) {
+                   T* to = products + i * wide + d * (M + 1);
+                   const T by = queries[(row + i) * D + d];
+                   for (int64_t m = 0; m < M; ++m) to[m] = by * q.numerator[i * M + m];
+                   to[M] = by * e[i];
+                 }
+               running.accumulate(q.rows, {products, wide}, nullptr, arena);
+             });
 }
 
 LINEA_KERNEL_TABLE(CodebookKernels, .mixture_logs = mixture_logs<T>,

@@ -24,14 +24,15 @@ void copy_rows(const float* x, int64_t lead, int64_t rows, int64_t cols, float* 
   }
 }
 
-// A: [count,terms], or [terms,96] where the source is not along. B: [terms,64] for each 64 columns.
-// Terms are padded with zeros to 16s.
-void pack(const PackSource& from, int64_t count, int64_t inner, bool turned, uint32_t* to) {
+// A: [count,terms], or [terms,96] where the columns of the source are contiguous. B: [terms,64] for
+// each 64 columns. Terms are padded with zeros to 16s.
+void pack(const Operand<float>& from, int64_t count, int64_t inner, bool turned, uint32_t* to) {
   auto* y = reinterpret_cast<float*>(to);
   const int64_t depth = (inner + kPairs - 1) / kPairs * kPairs;
-  if (!turned && from.along) {
+  const bool along = from.column == 1;
+  if (!turned && along) {
     for (int64_t i = 0; i < count; ++i, y += depth) {
-      std::memcpy(y, from.data + i * from.lead, static_cast<size_t>(inner) * 4);
+      std::memcpy(y, from.data + i * from.row, static_cast<size_t>(inner) * 4);
       std::fill(y + inner, y + depth, 0.0f);
     }
     return;
@@ -39,25 +40,24 @@ void pack(const PackSource& from, int64_t count, int64_t inner, bool turned, uin
   const int64_t width = turned ? kStripColumns : kStripRows;
   for (int64_t first = 0; first < count; first += width, y += depth * width) {
     const int64_t cols = std::min(width, count - first);
-    if (from.along) {
-      transpose(cols, inner, from.data + first * from.lead, from.lead, y, width);
+    if (along) {
+      transpose(cols, inner, from.data + first * from.row, from.row, y, width);
     } else if (turned) {
-      copy_rows<kStripColumns>(from.data + first, from.lead, inner, cols, y);
+      copy_rows<kStripColumns>(from.data + first, from.column, inner, cols, y);
     } else {
-      copy_rows<kStripRows>(from.data + first, from.lead, inner, cols, y);
+      copy_rows<kStripRows>(from.data + first, from.column, inner, cols, y);
     }
     std::fill(y + inner * width, y + depth * width, 0.0f);
   }
 }
 
-void multiply(const uint32_t* a, bool along, const uint32_t* b, int64_t blocks, int64_t rows,
-              int64_t cols, float* c, int64_t ldc, bool add) {
-  const int64_t depth = blocks * kPairs;
-  const auto* data = reinterpret_cast<const float*>(a);
-  const Operand<float> rows_of_a = along ? plain(data, depth) : transposed(data, kStripRows);
-  for (int64_t col = 0; col < cols; col += kStripColumns)
-    tile_gemm(rows, std::min(kStripColumns, cols - col), depth, rows_of_a,
-              reinterpret_cast<const float*>(b) + col * depth, kStripColumns, c + col, ldc, add);
+void multiply(const PackedProduct& of) {
+  const int64_t depth = of.blocks * kPairs;
+  const auto *a = reinterpret_cast<const float*>(of.a), *b = reinterpret_cast<const float*>(of.b);
+  const Operand<float> rows = of.turned_a ? transposed(a, kStripRows) : plain(a, depth);
+  for (int64_t col = 0; col < of.cols; col += kStripColumns)
+    tile_gemm(of.rows, std::min(kStripColumns, of.cols - col), depth, rows, b + col * depth,
+              kStripColumns, of.c + col, of.ldc, of.add);
 }
 
 }  // namespace

@@ -73,32 +73,6 @@ void store_gelu_input(Context& ctx, const T* from, int64_t count, const GeluInpu
   elementwise.narrow(ctx, &span, 1);
 }
 
-// y = residual + f(norm(x) w^T + bias) in one pass over the rows.
-void packed_linear(Context& ctx, const PackedKernel& kernel, const LinearShape& shape,
-                   const GemmShape& product, const float* x, const NormWeights<float>& norm,
-                   const float* w, const float* bias, const float* residual, float* y,
-                   const GeluInput<float>& u) {
-  PackedLayer layer;
-  if (norm.weight != nullptr)
-    layer.rows_of_a = [&](int64_t row, int64_t count, float* to) {
-      float* const mean = to + count * shape.in;
-      kernels_of<NormalizationKernels<float>>().layer_norm(
-          ctx, x + row * shape.in, norm.weight, norm.bias, to, mean, mean + count, count, shape.in);
-    };
-  if (bias != nullptr || shape.gelu || residual != nullptr)
-    layer.finish = [&](int64_t row, int64_t rows, int64_t col, int64_t cols) {
-      const ElementwiseKernels<float> elementwise = kernels_of<ElementwiseKernels<float>>();
-      for (int64_t i = row; i < row + rows; ++i) {
-        const int64_t at = i * shape.out + col;
-        if (bias != nullptr) elementwise.add(ctx, y + at, bias + col, y + at, cols);
-        store_gelu_input(ctx, y + at, cols, u, at);
-        if (shape.gelu) elementwise.pointwise(ctx, Pointwise::gelu, y + at, y + at, cols);
-        if (residual != nullptr) elementwise.add(ctx, residual + at, y + at, y + at, cols);
-      }
-    };
-  packed_gemm(ctx, kernel, product, x, w, y, layer);
-}
-
 }  // namespace
 
 template <typename T>
@@ -115,30 +89,52 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
   for (int64_t index = 0; index < shape.batch; ++index) one(index, 0);
 }
 
-// Without a packed kernel each operation separately.
+// In one pass over the rows, or without a packed kernel each operation separately.
 template <typename T>
 void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm,
             const T* w, const T* bias, const T* residual, T* y, const GeluInput<T>& u) {
-  const GemmShape product{
-      .transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in};
+  const GemmShape product{.transpose_b = true,
+                          .rows = shape.rows,
+                          .cols = shape.out,
+                          .inner = shape.in,
+                          .packed = shape.packed};
+  const ElementwiseKernels<T> elementwise = kernels_of<ElementwiseKernels<T>>();
+  const auto layer_norm = kernels_of<NormalizationKernels<T>>().layer_norm;
+  // `count` sums, with the bias, from index `at` on
+  const auto activate = [&](int64_t at, int64_t count) {
+    store_gelu_input(ctx, y + at, count, u, at);
+    if (shape.gelu) elementwise.pointwise(ctx, Pointwise::gelu, y + at, y + at, count);
+    if (residual != nullptr) elementwise.add(ctx, residual + at, y + at, y + at, count);
+  };
   if constexpr (std::is_same_v<T, float>)
-    if (const PackedKernel* kernel = kernel_of(ctx, product))
-      return packed_linear(ctx, *kernel, shape, product, x, norm, w, bias, residual, y, u);
+    if (const PackedKernel* kernel = kernel_of(ctx, product)) {
+      PackedLayer layer;
+      if (norm.weight != nullptr)
+        layer.rows_of_a = [&](int64_t row, int64_t count, float* to) {
+          float* const mean = to + count * shape.in;
+          layer_norm(ctx, x + row * shape.in, norm.weight, norm.bias, to, mean, mean + count, count,
+                     shape.in);
+        };
+      if (bias != nullptr || shape.gelu || residual != nullptr)
+        layer.finish = [&](int64_t row, int64_t rows, int64_t col, int64_t cols) {
+          for (int64_t i = row; i < row + rows; ++i) {
+            const int64_t at = i * shape.out + col;
+            if (bias != nullptr) elementwise.add(ctx, y + at, bias + col, y + at, cols);
+            activate(at, cols);
+          }
+        };
+      return packed_gemm(ctx, *kernel, product, x, w, y, layer);
+    }
   if (norm.weight != nullptr) {
     const Workspace<T> normalized(ctx, shape.rows * shape.in), mean(ctx, shape.rows),
         scale(ctx, shape.rows);
-    kernels_of<NormalizationKernels<T>>().layer_norm(ctx, x, norm.weight, norm.bias,
-                                                     normalized.data(), mean.data(), scale.data(),
-                                                     shape.rows, shape.in);
+    layer_norm(ctx, x, norm.weight, norm.bias, normalized.data(), mean.data(), scale.data(),
+               shape.rows, shape.in);
     return linear(ctx, shape, normalized.data(), NormWeights<T>{}, w, bias, residual, y, u);
   }
-  const int64_t n = shape.rows * shape.out;
   gemm(ctx, product, x, w, y);
   if (bias != nullptr) kernels_of<RowKernels<T>>().add_rows(ctx, y, bias, y, shape.rows, shape.out);
-  const ElementwiseKernels<T> elementwise = kernels_of<ElementwiseKernels<T>>();
-  store_gelu_input(ctx, y, n, u, 0);
-  if (shape.gelu) elementwise.pointwise(ctx, Pointwise::gelu, y, y, n);
-  if (residual != nullptr) elementwise.add(ctx, residual, y, y, n);
+  activate(0, shape.rows * shape.out);
 }
 
 LINEA_KERNEL_TABLE(MatrixKernels, .gemm = gemm<T>)

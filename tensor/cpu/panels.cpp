@@ -41,17 +41,18 @@ void multiply_row(int64_t cols, int64_t inner, const T* x, const W* panel, T* c,
 // c = a b, or c += a b where `add`: `inner` rows of a panel b. With few rows of a, bf16 elements
 // are converted as they are used; with more, once, into `space`.
 template <typename T, typename W>
-void multiply(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* b, T* space, T* c,
-              int64_t ldc, bool add) {
+void multiply(const ProductSize& size, const Operand<T>& a, const W* b, T* space,
+              const Strided<T>& c, bool add) {
+  const auto [rows, cols, inner] = size;
   if (rows == 1) {
-    multiply_row(cols, inner, a.data, b, c, add);
+    multiply_row(cols, inner, a.data, b, c.data, add);
   } else if constexpr (std::is_same_v<T, W>) {
-    small_gemm(rows, cols, inner, a, b, kPanel, c, ldc, add);
+    small_gemm(rows, cols, inner, a, b, kPanel, c.data, c.stride, add);
   } else if (rows <= 8) {
-    tile_gemm(rows, cols, inner, a, b, kPanel, c, ldc, add);
+    tile_gemm(rows, cols, inner, a, b, kPanel, c.data, c.stride, add);
   } else {
     std::transform(b, b + inner * kPanel, space, [](W x) { return T(x); });
-    small_gemm(rows, cols, inner, a, space, kPanel, c, ldc, add);
+    small_gemm(rows, cols, inner, a, space, kPanel, c.data, c.stride, add);
   }
 }
 
@@ -64,20 +65,21 @@ bool in_pairs(int64_t in) {
 }
 
 // c = x panel, or c += x panel where `add`, for up to kRows rows x.
-void multiply_pairs(int64_t rows, int64_t cols, int64_t in, const float* x, const BFloat16* panel,
-                    float* c, int64_t ldc, bool add) {
+void multiply_pairs(const ProductSize& size, const float* x, const BFloat16* panel,
+                    const Strided<float>& c, bool add) {
   const PackedKernel& kernel = *bf16_kernel();
+  const auto [rows, cols, in] = size;
   const auto* pairs = reinterpret_cast<const uint32_t*>(panel);
-  if (rows == 1) return kernel.multiply_row(x, pairs, in / kTerms, cols, c, add);
+  if (rows == 1) return kernel.multiply_row(x, pairs, in / kTerms, cols, c.data, add);
   alignas(64) uint32_t packed[kRows * kBandTerms / 2];
   for (int64_t k = 0; k == 0 || k < in; k += kBandTerms) {
     const int64_t terms = std::min(kBandTerms, in - k);
-    kernel.pack({x + k, in, true}, rows, terms, false, packed);
+    kernel.pack({x + k, in}, rows, terms, false, packed);
     for (int64_t row = 0; row < rows; row += kBand)
       kernel.multiply_band(
           {packed + (row / kPairs * terms / kTerms * kPairs + row % kPairs) * kPairs,
            pairs + k / 2 * kPairs, false, in / kTerms, 0, terms / 2, std::min(kBand, rows - row),
-           cols, c + row * ldc, ldc, add || k > 0});
+           cols, c.at(row), c.stride, add || k > 0});
   }
 }
 
@@ -90,9 +92,8 @@ void pack_panels(Context& ctx, const T* w, W* panels, int64_t out, int64_t in) {
   parallel_rows(ctx, count, 4 * kPanel * in, [&](int64_t p) {
     if constexpr (std::is_same_v<T, float>)
       if (in_pairs<T, W>(in))
-        return bf16_kernel()->pack({w + p * kPanel * in, in, true},
-                                   std::min(kPanel, out - p * kPanel), in, true,
-                                   reinterpret_cast<uint32_t*>(panels + p * in * kPanel));
+        return bf16_kernel()->pack({w + p * kPanel * in, in}, std::min(kPanel, out - p * kPanel),
+                                   in, true, reinterpret_cast<uint32_t*>(panels + p * in * kPanel));
     for (int64_t k = 0; k < in; k += kInner<T, W>) {
       const int64_t rows = std::min(kInner<T, W>, in - k),
                     columns = std::min(kPanel, out - p * kPanel);
@@ -113,19 +114,19 @@ void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, 
   parallel_rows(ctx, count * blocks, cost, [&](int64_t item) {
     const int64_t p = item / blocks, row = item % blocks * kRows;
     const int64_t rows = std::min(kRows, R - row), columns = std::min(kPanel, out - p * kPanel);
-    T* to = y + row * out + p * kPanel;
+    const Strided<T> to{y + row * out + p * kPanel, out};
     T space[std::is_same_v<T, W> ? 1 : kInner<T, W> * kPanel];
     for (int64_t r = 0; bias != nullptr && r < rows; ++r)
-      std::copy_n(bias + p * kPanel, columns, to + r * out);
+      std::copy_n(bias + p * kPanel, columns, to.at(r));
     if constexpr (std::is_same_v<T, float> && std::is_same_v<W, BFloat16>)
       if (in_pairs<T, W>(in))
-        return multiply_pairs(rows, columns, in, x + row * in, panels + p * in * kPanel, to, out,
+        return multiply_pairs({rows, columns, in}, x + row * in, panels + p * in * kPanel, to,
                               bias != nullptr);
     // once even for an empty sum: y is then 0
     for (int64_t k = 0; k == 0 || k < in; k += kInner<T, W>) {
       const int64_t inner = std::min(kInner<T, W>, in - k);
-      multiply(rows, columns, inner, plain(x + row * in + k, in), panels + (p * in + k) * kPanel,
-               space, to, out, bias != nullptr || k > 0);
+      multiply({rows, columns, inner}, plain(x + row * in + k, in), panels + (p * in + k) * kPanel,
+               space, to, bias != nullptr || k > 0);
     }
   });
 }

@@ -5,42 +5,51 @@
 namespace linea::cpu {
 namespace {
 
-// S = keep S + k^T v, z = keep z + k, y = q S / (q z); null keep: 1.
+// Features of query and key, and what the state is multiplied by, null: 1.
 template <typename T>
-void update_and_read(const T* q, const T* k, const T* keep, const T* v, T* state, T* key_sum, T* y,
-                     int64_t F, int64_t M) {
+struct Position {
+  const T *q, *k, *keep;
+};
+
+// S = keep S + k^T v, z = keep z + k, y = q S / (q z)
+template <typename T>
+void update_and_read(const Position<T>& at, const T* v, T* state, T* key_sum, T* y, int64_t F,
+                     int64_t M) {
   std::fill_n(y, M, T(0));
   for (int64_t f = 0; f < F; ++f) {
     T* row = state + f * M;
-    const T weight_k = k[f], weight_q = q[f], factor_f = keep == nullptr ? T(1) : keep[f];
+    const T k = at.k[f], q = at.q[f], keep = at.keep == nullptr ? T(1) : at.keep[f];
 #pragma omp simd
     for (int64_t m = 0; m < M; ++m) {
-      row[m] = factor_f * row[m] + weight_k * v[m];
-      y[m] += weight_q * row[m];
+      row[m] = keep * row[m] + k * v[m];
+      y[m] += q * row[m];
     }
-    key_sum[f] = factor_f * key_sum[f] + weight_k;
+    key_sum[f] = keep * key_sum[f] + k;
   }
-  const T inverse = reciprocal_or_zero(dot(q, key_sum, F));
+  const T inverse = reciprocal_or_zero(dot(at.q, key_sum, F));
   for (int64_t m = 0; m < M; ++m) y[m] *= inverse;
 }
 
-// Features of key and query and the factor of the state, relative to the new scales.
+// The features relative to the new scales, and what the state is multiplied by. Arena: 3 F.
 template <typename T>
-void rescale(FeatureKind kind, const T* q, const T* k, T weight, T decay, T* scale, T* scaled_q,
-             T* scaled_k, T* keep, int64_t F) {
-  const bool logs = kind == FeatureKind::logs;
+Position<T> rescale(const ChunkShape& shape, const Position<T>& given, T weight, T decay, T* scale,
+                    Arena<T>& arena) {
+  const int64_t F = shape.features;
+  const bool logs = shape.kind == FeatureKind::logs;
+  T *q = arena.take(F), *k = arena.take(F), *keep = arena.take(F);
 #pragma omp simd
   for (int64_t f = 0; f < F; ++f) {
-    const T old = scale[f] + decay, fresh = logs ? k[f] + weight : weight;
+    const T old = scale[f] + decay, fresh = logs ? given.k[f] + weight : weight;
     scale[f] = std::max(old, fresh);
     keep[f] = factor(old, scale[f]);
-    scaled_k[f] = logs ? factor(fresh, scale[f]) : factor(fresh, scale[f]) * k[f];
-    scaled_q[f] = logs ? q[f] + scale[f] : q[f];
+    k[f] = logs ? factor(fresh, scale[f]) : factor(fresh, scale[f]) * given.k[f];
+    q[f] = logs ? given.q[f] + scale[f] : given.q[f];
   }
-  if (!logs) return;
-  const T top = largest(scaled_q, F);
+  if (!logs) return {q, k, keep};
+  const T top = largest(q, F);
 #pragma omp simd
-  for (int64_t f = 0; f < F; ++f) scaled_q[f] = factor(scaled_q[f], top);
+  for (int64_t f = 0; f < F; ++f) q[f] = factor(q[f], top);
+  return {q, k, keep};
 }
 
 }  // namespace
@@ -54,19 +63,16 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
   const int64_t each = 3 * F + chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
   parallel_rows(ctx, shape.batch_heads, 4 * F * M, [&](int64_t bh) {
-    T* scaled_q = workspace.data() + omp_get_thread_num() * each;
-    T *scaled_k = scaled_q + F, *keep = scaled_k + F;
-    Arena<T> arena(keep + F);
-    const T* q = expand_values(shape, in.q, bh, 0, 1, arena);
-    const T* k = expand_values(shape, in.k, bh, 0, 1, arena);
-    const T* v = in.v.at(bh, 0);
-    T *state = states.state + bh * F * M, *key_sum = states.key_sum + bh * F;
-    if (states.scale == nullptr)
-      return update_and_read<T>(q, k, nullptr, v, state, key_sum, y + bh * M, F, M);
-    const T weight = in.weight.data == nullptr ? T(0) : *in.weight.at(bh);
-    const T decay = in.decay.data == nullptr ? T(0) : *in.decay.at(bh);
-    rescale(shape.kind, q, k, weight, decay, states.scale + bh * F, scaled_q, scaled_k, keep, F);
-    update_and_read(scaled_q, scaled_k, keep, v, state, key_sum, y + bh * M, F, M);
+    Arena<T> arena(workspace.data() + omp_get_thread_num() * each);
+    Position<T> at{expand_values(shape, in.q, bh, 0, 1, arena),
+                   expand_values(shape, in.k, bh, 0, 1, arena), nullptr};
+    if (states.scale != nullptr) {
+      const T weight = in.weight.data == nullptr ? T(0) : *in.weight.at(bh);
+      const T decay = in.decay.data == nullptr ? T(0) : *in.decay.at(bh);
+      at = rescale(shape, at, weight, decay, states.scale + bh * F, arena);
+    }
+    update_and_read(at, in.v.at(bh, 0), states.state + bh * F * M, states.key_sum + bh * F,
+                    y + bh * M, F, M);
   });
 }
 

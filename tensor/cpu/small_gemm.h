@@ -8,11 +8,11 @@
 
 namespace linea::cpu {
 
-// a(i,k) = data[i row + k column]: a row-major matrix or its transpose.
+// a(i,k) = data[i row + k column]: rows, `row` elements apart, or a transposed matrix.
 template <typename T>
 struct Operand {
-  const T* data;
-  int64_t row, column;
+  const T* data = nullptr;
+  int64_t row = 0, column = 1;
 
   Operand at(int64_t i, int64_t k) const { return {data + i * row + k * column, row, column}; }
 };

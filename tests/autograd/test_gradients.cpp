@@ -197,10 +197,10 @@ TEST(Gradients, Logistics) {
 TEST(Gradcheck, DetectsLogisticsOfOtherLevels) {
   const Tensor targets = Tensor::from(std::vector<int32_t>{0, 100, 255}, {3});
   const Function wrong = [&](const Vars& in) {
-    const ops::ScoredLoss kept = ops::logistics_loss(in[0].value(), targets, 256);
-    return Var::from_op("logistics_loss", kept.mean, {in[0]},
-                        [&, x = in[0].value(), kept](const Tensor& dy) -> std::vector<Gradient> {
-                          return {ops::logistics_loss_backward(x, targets, 257, kept, dy)};
+    const ops::ScoredLoss saved = ops::logistics_loss(in[0].value(), targets, 256);
+    return Var::from_op("logistics_loss", saved.mean, {in[0]},
+                        [&, x = in[0].value(), saved](const Tensor& dy) -> std::vector<Gradient> {
+                          return {ops::logistics_loss_backward(x, targets, 257, saved, dy)};
                         });
   };
   EXPECT_GT(gradcheck(wrong, {draw({3, 3 * kLogistics})}).error, 1e-4);

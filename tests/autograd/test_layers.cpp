@@ -82,7 +82,7 @@ std::vector<Branch> feed_forward_branches(std::vector<Tensor> inputs, bool bias,
       Taken taken(v, first + 1, bias);
       const auto n = taken.take<NormVars>();
       const auto up = taken.take<LinearVars>();
-      return add_feed_forward(residual(v), v[first], n, up, taken.take<LinearVars>(), rate, 3);
+      return add_feed_forward(residual(v), v[first], n, up, taken.take<LinearVars>(), {rate, 3});
     };
     result.push_back({name, one, chain, inputs});
   };
@@ -108,16 +108,16 @@ std::vector<Branch> gated_branches(int64_t R, int64_t in, int64_t out, bool bias
       return LinearVars{v[4 - !normed], bias ? v[5 - !normed] : Var()};
     };
     if (!normed) inputs.erase(inputs.begin() + 3);
-    result.push_back({normed ? "add_gated_linear" : "add_gated_linear without a norm",
-                      [=](const Vars& v) {
-                        return add_gated_linear(v[0], v[1], norm(v), v[2], heads, linear(v), rate,
-                                                3);
-                      },
-                      [=](const Vars& v) {
-                        const Var z = gated_norm_chain(v[1], norm(v), v[2], heads);
-                        return add(v[0], dropout(apply(linear(v), z), rate, 3));
-                      },
-                      inputs});
+    result.push_back(
+        {normed ? "add_gated_linear" : "add_gated_linear without a norm",
+         [=](const Vars& v) {
+           return add_gated_linear(v[0], v[1], norm(v), v[2], heads, linear(v), {rate, 3});
+         },
+         [=](const Vars& v) {
+           const Var z = gated_norm_chain(v[1], norm(v), v[2], heads);
+           return add(v[0], dropout(apply(linear(v), z), rate, 3));
+         },
+         inputs});
   }
   return result;
 }
@@ -151,7 +151,7 @@ std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, b
        joined({x}, {norm, linear})},
       {"add_linear",
        [=](const Vars& v) {
-         return add_linear(v[0], v[1], Taken(v, 2, bias).take<LinearVars>(), rate, 3);
+         return add_linear(v[0], v[1], Taken(v, 2, bias).take<LinearVars>(), {rate, 3});
        },
        [=](const Vars& v) {
          return add(v[0], dropout(apply(Taken(v, 2, bias).take<LinearVars>(), v[1]), rate, 3));
@@ -159,7 +159,7 @@ std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, b
        joined({residual, x}, {linear})},
       {"add_linear without a residual",
        [=](const Vars& v) {
-         return add_linear(Var(), v[0], Taken(v, 1, bias).take<LinearVars>(), rate, 3);
+         return add_linear(Var(), v[0], Taken(v, 1, bias).take<LinearVars>(), {rate, 3});
        },
        [=](const Vars& v) {
          return dropout(apply(Taken(v, 1, bias).take<LinearVars>(), v[0]), rate, 3);
@@ -279,10 +279,9 @@ TEST(Layers, HaveTheSameBitsInSeveralBlocks) {
 TEST(Layers, RefuseMismatchedShapes) {
   const Var x(random_tensor({2, 3, 4}, 1)), residual(random_tensor({2, 3, 5}, 2)),
       weight(random_tensor({6, 4}, 3));
-  EXPECT_THROW(add_linear(residual, x, {weight, Var()}, 0, 0), Error);
+  EXPECT_THROW(add_linear(residual, x, {weight, Var()}), Error);
   const Var norm(random_tensor({4}, 5)), down(random_tensor({4, 6}, 6));
-  EXPECT_THROW(add_feed_forward(residual, x, {norm, Var()}, {weight, Var()}, {down, Var()}, 0, 0),
-               Error);
+  EXPECT_THROW(add_feed_forward(residual, x, {norm, Var()}, {weight, Var()}, {down, Var()}), Error);
   EXPECT_THROW(norm_linear(residual, {Var(random_tensor({5}, 4)), Var()}, {weight, Var()}), Error);
 }
 

@@ -9,7 +9,7 @@ TEST_F(Attend, RefusesInvalidCombinations) {
   const auto usage = [&](const std::string& flags, std::initializer_list<std::string> fragments) {
     bad(2, flags, in, fragments);
   };
-  usage(" --attention sparse", {"'sparse'", "softmax"});
+  usage(" --attention linaer", {"'linaer'", "softmax"});
   usage(" --feature cosine", {"'cosine'", "elu"});
   usage(" --attention softmax --feature elu", {"softmax", "--feature"});
   usage(" --attention vq --feature elu", {"vq", "--feature"});

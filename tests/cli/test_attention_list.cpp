@@ -22,6 +22,10 @@ TEST_F(AttentionListFlag, ConfigTomlHoldsTheListAndWhatItShares) {
   expect_same_checkpoint("run", "again", 2);
   const std::string label = "2 x linear --feature relu --rule gated / vq --codes 5";
   EXPECT_EQ(parse_json(done("info run --json").out).at("attention"), label);
+  for (const char* line :
+       {"layers 0-1, 3: linear --feature relu --rule gated", "layer 2: vq --codes 5"})
+    for (const std::string& text : {done("info run").out, done("train --resume run").err})
+      EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   EXPECT_NE(done("runs .").out.find("vq"), std::string::npos);
   done("eval run");
 }
@@ -32,6 +36,21 @@ TEST_F(AttentionListFlag, ARunReadsWhatItWrote) {
   done("train --resume run --steps 3 --lr 0.002");
   done("train --config run/config.toml --feature trig --out other");
   EXPECT_NE(bytes("other/config.toml").find("\nfeature = \"trig\"\n"), std::string::npos);
+}
+
+// One model has many texts: a run continues by each of them.
+TEST_F(AttentionListFlag, ARunContinuesByOtherTextsOfItsAttentions) {
+  done(kFour + "--attention linear --rule gated --out run");
+  done("train --resume run --steps 3 --attention linear:rule=gated");
+  const std::string listed =
+      done("train --resume run --steps 4 --attention linear:rule=gated/linear --rule gated").err;
+  EXPECT_EQ(listed.find("layers 0"), std::string::npos) << listed;
+  const Outcome resumed = done("train --resume run --steps 5 --attention linear --rule gated");
+  EXPECT_EQ(resumed.err.find("attention was"), std::string::npos) << resumed.err;
+  refused(2, "train --resume run --steps 6 --attention linear:rule=delta",
+          {"--attention was linear in run", "cannot change"});
+  refused(2, "train --resume run --steps 6 --attention linear:rule=gated/linear:rule=sum",
+          {"--attention was linear in run", "cannot change"});
 }
 
 // A list that names what was chosen before keeps its settings.
@@ -48,7 +67,7 @@ TEST_F(AttentionListFlag, RefusesWhatCannotBe) {
                              std::initializer_list<std::string> fragments) {
     refused(2, kFour + flags + " --out none", fragments);
   };
-  not_taken("--attention linear/sparse", {"--attention, item 2 of 2", "'sparse'"});
+  not_taken("--attention linear/linaer", {"--attention, item 2 of 2", "'linaer'"});
   not_taken("--attention linear//softmax", {"item 2 of 3"});
   not_taken("--attention a/b/c/d/e", {"item 1 of 5"});
   not_taken("--attention linear/softmax/linear/softmax/vq",

@@ -72,6 +72,14 @@ TEST_F(Judge, JudgesDuringTraining) {
   EXPECT_EQ(records[1]["judge_nearest_real"], expected["nearest"]["min"]["real"]);
   EXPECT_EQ(records[1]["judge_copies"], expected["nearest"]["copies"]);
 
+  // The classifier of the data also judges a model that knows no class, of which none is asked.
+  done(kDigits + " --steps 3 --out classless");
+  const nlohmann::json classless = judged("classless --count 2");
+  EXPECT_EQ(classless["classifier"], expected["classifier"]);
+  EXPECT_TRUE(classless["right"].is_null()) << classless;
+  EXPECT_GE(classless["sure"]["samples"], 0);
+  EXPECT_FALSE(exists("classless/copies.png"));
+
   put_text("text.txt", 1000);
   done(kText + " --steps 2 --judge-samples 3 --out text");
   const nlohmann::json of_text = judged("text --count 3");
@@ -82,14 +90,6 @@ TEST_F(Judge, JudgesDuringTraining) {
   EXPECT_EQ(last["judge_known_words_real"], of_text["validation"]["known"]);
   refused(2, "train --task copy --length 8" + kSmall + " --judge-samples 5 --out copy",
           {"--judge-samples", "images or text"});
-}
-
-TEST_F(Judge, AsksForNoClassWhereTheModelKnowsNone) {
-  done(kDigits + " --steps 3 --out run");
-  const nlohmann::json result = judged("run --count 2");
-  EXPECT_TRUE(result["right"].is_null()) << result;
-  EXPECT_GE(result["sure"]["samples"], 0);
-  EXPECT_FALSE(exists("run/copies.png"));
 }
 
 // Whether the frame of each image of a sheet is orange, and its middle pixel, by number.

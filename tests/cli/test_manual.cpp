@@ -99,7 +99,7 @@ TEST_F(ManualTest, BashCompletesPaths) {
 
 // A flag that takes a text has words or paths, but for those that take any text.
 TEST_F(ManualTest, EveryTextIsCompletedOrFree) {
-  const std::set<std::string> free = {"--prompt", "--stop", "--class", "--max-time"};
+  const std::set<std::string> free = {"--prompt", "--stop", "--class", "--max-time", "--pattern"};
   std::set<std::string> seen;
   const std::function<void(const std::string&)> check = [&](const std::string& command) {
     const std::string help = done("help" + command).out;

@@ -73,6 +73,7 @@ TEST_F(Resume, AfterASignalIsBitExact) {
   const std::string settings =
       " --dropout 0.1 --accumulate 2 --keep-last 0 --steps " + std::to_string(steps);
   for (const std::string& task : {kCopy + " --attention linear", kCopy + " --attention softmax"}) {
+    if (kSanitized && task.ends_with("linear")) continue;
     done(task + settings + " --out straight");
     for (const int signal : {SIGINT, SIGHUP, SIGTERM, SIGUSR1}) {
       Child child(path(""), words_of(task + settings + " --out run"));

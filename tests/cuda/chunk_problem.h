@@ -116,7 +116,7 @@ class ChunkProblem {
     const Tensor y = y_ = like(v_);
     sweep(false, [&](const ChunkShape& shape, bool with_q, bool with_k) {
       table<T>().chunk_forward(context(), shape, in(shape, with_q, with_k), running.view(),
-                               rows<T>(y, shape, with_q), kept(shape));
+                               rows<T>(y, shape, with_q), saved(shape));
     });
     std::vector<Tensor> result{y, logs_of_denominators()};
     if (!s_.hints)
@@ -131,7 +131,7 @@ class ChunkProblem {
     sweep(false, [&](const ChunkShape& shape, bool with_q, bool with_k) {
       table<T>().chunk_backward_query(
           context(), shape, in(shape, with_q, with_k), rows<const T>(y_, shape, true),
-          rows<const T>(dy_, shape, true), kept(shape), running.view(), rows<T>(dq, shape, with_q),
+          rows<const T>(dy_, shape, true), saved(shape), running.view(), rows<T>(dq, shape, with_q),
           strided<A>(denominator_grad_, shape));
     });
     return {dq, products(denominator_grad_, denominator_)};
@@ -143,9 +143,9 @@ class ChunkProblem {
     const Tensor dk = like(k_), dv = like(v_), dweight = like(weight_);
     sweep(true, [&](const ChunkShape& shape, bool with_q, bool with_k) {
       table<T>().chunk_backward_key(
-          context(), shape, in(shape, with_q, with_k), rows<const T>(dy_, shape, true), kept(shape),
-          strided<const A>(denominator_grad_, shape), running.view(), rows<T>(dk, shape, with_k),
-          scaled_ && with_k ? strided<T>(dweight, shape) : Strided<T>{},
+          context(), shape, in(shape, with_q, with_k), rows<const T>(dy_, shape, true),
+          saved(shape), strided<const A>(denominator_grad_, shape), running.view(),
+          rows<T>(dk, shape, with_k), scaled_ && with_k ? strided<T>(dweight, shape) : Strided<T>{},
           rows<T>(dv, shape, with_k));
     });
     return {dk, dv, dweight};
@@ -169,7 +169,7 @@ class ChunkProblem {
       const Tensor code = Tensor::from(own, {kPairs, shape.length});
       table<T>().straight_through(
           context(), shape, in(shape, with_q, with_k), with_q ? queries.data<T>() : nullptr,
-          with_k ? code.data<int32_t>() : nullptr, D, rows<const T>(dy_, shape, true), kept(shape),
+          with_k ? code.data<int32_t>() : nullptr, D, rows<const T>(dy_, shape, true), saved(shape),
           strided<const A>(denominator_grad_, shape), running.view(),
           with_k ? grad.data<T>() : nullptr);
       if (!with_k) return;
@@ -252,7 +252,7 @@ class ChunkProblem {
     return in;
   }
 
-  ChunkRows<A> kept(const ChunkShape& shape) const {
+  ChunkRows<A> saved(const ChunkShape& shape) const {
     ChunkRows<A> rows{strided<A>(denominator_, shape), {}};
     if (scaled_) rows.scale = strided<A>(scale_, shape);
     return rows;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "nn/attention.h"
 
@@ -16,6 +17,22 @@ inline AttentionOptions options_of(const std::string& attention, int64_t heads, 
   options.value_size = value_size;
   options.dtype = dtype;
   return options;
+}
+
+// The attentions that a model without images may have, with the variants that have a causal form.
+inline std::vector<AttentionEntry> causal_attentions() {
+  std::vector<AttentionEntry> result;
+  for (AttentionEntry entry : attentions()) {
+    std::erase_if(entry.variants, [&](const Settings& variant) {
+      try {
+        return !make_smallest({entry.name, variant})->traits().not_causal.empty();
+      } catch (const Error&) {
+        return true;  // it needs an image
+      }
+    });
+    if (!entry.variants.empty()) result.push_back(entry);
+  }
+  return result;
 }
 
 // The given settings that this attention declares.

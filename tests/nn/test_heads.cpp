@@ -7,6 +7,7 @@
 #include "nn/attention.h"
 #include "tensor/ops.h"
 #include "tests/expect_error.h"
+#include "tests/nn/attention_options.h"
 
 namespace linea {
 namespace {
@@ -17,7 +18,7 @@ constexpr int64_t kBatch = 2, kHeads = 3, kRows = 70, kSize = 8;
 template <typename Body>
 void each_packed(const Body& body) {
   int64_t found = 0;
-  for (const AttentionEntry& entry : attentions())
+  for (const AttentionEntry& entry : causal_attentions())
     for (AttentionOptions options : entry.variant_options()) {
       options.heads = kHeads;
       options.key_size = options.value_size = kSize;

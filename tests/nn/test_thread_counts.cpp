@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "base/scoped.h"
 #include "tensor/backend.h"
+#include "tests/nn/attention_options.h"
 #include "tests/nn/small_transformer.h"
 #include "tests/sanitized.h"
 
@@ -53,7 +54,7 @@ class ThreadCounts : public testing::TestWithParam<FloatProducts> {
 };
 
 TEST_P(ThreadCounts, DoNotChangeTheGradientsOfAModel) {
-  for (const AttentionEntry& entry : attentions()) {
+  for (const AttentionEntry& entry : causal_attentions()) {
     ModelConfig config = small_transformer(1);
     config.dim = 96;
     config.ffn = 136;
@@ -65,7 +66,7 @@ TEST_P(ThreadCounts, DoNotChangeTheGradientsOfAModel) {
 
 // Keys of 64, and a position after the last whole segment.
 TEST_P(ThreadCounts, DoNotChangeTheGradientsOfAVariant) {
-  for (const AttentionEntry& entry : attentions())
+  for (const AttentionEntry& entry : causal_attentions())
     for (const AttentionOptions& variant : some(entry.variant_options())) {
       ModelConfig config = small_transformer(1);
       config.dim = 128;
@@ -97,7 +98,7 @@ TEST_P(ThreadCounts, DoNotChangeTheGradientsOfTiles) {
 
 // A thread computes whole heads: more threads than heads.
 TEST_P(ThreadCounts, DoNotChangeTheGradientsOfOneSequence) {
-  for (const AttentionEntry& entry : attentions())
+  for (const AttentionEntry& entry : causal_attentions())
     for (const AttentionOptions& variant : some(entry.variant_options())) {
       ModelConfig config = small_transformer(1);
       config.dim = 64;

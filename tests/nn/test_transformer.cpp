@@ -15,6 +15,7 @@
 #include "tensor/backend.h"
 #include "tensor/context.h"
 #include "tests/expect_error.h"
+#include "tests/nn/attention_options.h"
 #include "tests/nn/small_transformer.h"
 
 namespace linea {
@@ -36,7 +37,7 @@ void stir(const Transformer& model) {
 // Every attention; the first variant of each in every kind of model, the others in two.
 std::vector<ModelConfig> every_kind() {
   std::vector<ModelConfig> result;
-  for (const AttentionEntry& entry : attentions())
+  for (const AttentionEntry& entry : causal_attentions())
     for (const AttentionOptions& variant : entry.variant_options())
       for (const std::string positions : {"learned", "sinusoidal"})
         for (const bool tie : {false, true})

@@ -78,8 +78,8 @@ TEST(Transformer, RefusesInvalidSettings) {
   refused({"`dropout` is -0.5"}, [](ModelConfig& c) { c.dropout = -0.5f; });
   refused({"`positions` is 'rotated'", "sinusoidal"},
           [](ModelConfig& c) { c.positions = "rotated"; });
-  refused({"'sparse'", "linear", "softmax"},
-          [](ModelConfig& c) { c.attentions[0].name = "sparse"; });
+  refused({"'linaer'", "linear", "softmax"},
+          [](ModelConfig& c) { c.attentions[0].name = "linaer"; });
   refused({"'cosine'", "elu", "dpfp"},
           [](ModelConfig& c) { c.attentions[0].settings["feature"] = "cosine"; });
   refused({"`nu` is -1"}, [](ModelConfig& c) {

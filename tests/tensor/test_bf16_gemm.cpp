@@ -268,7 +268,7 @@ TEST(RoundedProducts, ApplyToLayersOnly) {
                short_w = random({50, 31}, 6);
   const auto all = [&] {
     const Tensor y({60, 50}, DType::f32);
-    ops::linear_into(x.reshape({60, 40}), {}, w, Tensor(), false, Tensor(), y);
+    ops::linear_into(x.reshape({60, 40}), {}, {w}, false, Tensor(), y);
     std::vector<Tensor> results = {ops::matmul(x, w, false, true).reshape({60, 50}), y};
     for (const double alpha : {1.0, 0.5})
       results.push_back(ops::head_matmul(heads, keys, 0, true, alpha));

@@ -22,12 +22,12 @@ std::vector<float> normals(int64_t count, uint32_t stream_id) {
   return values;
 }
 
-float rounded_element(const PackSource& x, int64_t i, int64_t k) {
-  return BFloat16(part(x, i, k).data[0]);
+float rounded_element(const Operand<float>& x, int64_t i, int64_t k) {
+  return BFloat16(x.at(i, k).data[0]);
 }
 
 // The terms [begin, end) of c[i,j] in blocks: of each pair the odd element first, unless `even_first`.
-float sum_of(const PackSource& a, const PackSource& b, int64_t i, int64_t j, Extent needed,
+float sum_of(const Operand<float>& a, const Operand<float>& b, int64_t i, int64_t j, Extent needed,
              const float* before, bool even_first = false) {
   float total = before == nullptr ? 0 : *before;
   for (int64_t block = 0; block < needed.end; block += kBandTerms) {
@@ -59,11 +59,14 @@ int64_t differences(int64_t rows, int64_t cols, int64_t inner, bool add, const E
     for (const bool along_b : {true, false}) {
       const auto data_a = normals((rows + kGap) * (inner + kGap), 1),
                  data_b = normals((cols + kGap) * (inner + kGap), 2);
-      const PackSource a{data_a.data(), (along_a ? inner : rows) + kGap, along_a},
-          b{data_b.data(), (along_b ? inner : cols) + kGap, along_b};
+      const auto operand = [&](const std::vector<float>& data, bool along, int64_t vectors) {
+        return along ? plain(data.data(), inner + kGap) : transposed(data.data(), vectors + kGap);
+      };
+      const Operand<float> a = operand(data_a, along_a, rows), b = operand(data_b, along_b, cols);
       const std::vector<float> before = normals(rows * (cols + kGap), 3);
       std::vector<float> c = before;
-      multiply_rounded(rows, cols, inner, a, b, c.data(), cols + kGap, add, extent);
+      multiply_rounded({rows, cols, inner}, a, {b.data, b.column, b.row}, {c.data(), cols + kGap},
+                       add, extent);
       for (int64_t i = 0; i < rows; ++i) {
         const int64_t first = i / kBand * kBand;
         const Extent needed = extent(first, std::min(kBand, rows - first));
@@ -109,9 +112,9 @@ TEST_F(RoundedChunks, AnotherOrderOfSumsIsDetected) {
 TEST_F(RoundedChunks, AnEmptySumIsZero) {
   float c[6] = {1, 2, 3, 4, 5, 6};
   const auto none = [](int64_t, int64_t) { return Extent{0, 0, 3}; };
-  multiply_rounded(2, 3, 0, {nullptr, 0, true}, {nullptr, 0, true}, c, 3, true, none);
+  multiply_rounded({2, 3, 0}, {}, {}, {c, 3}, true, none);
   EXPECT_EQ(c[5], 6);
-  multiply_rounded(2, 3, 0, {nullptr, 0, true}, {nullptr, 0, true}, c, 3, false, none);
+  multiply_rounded({2, 3, 0}, {}, {}, {c, 3}, false, none);
   for (const float x : c) EXPECT_EQ(x, 0);
 }
 
@@ -132,9 +135,8 @@ TEST_F(RoundedChunks, PanelsMultiplyRoundedFactors) {
             for (int64_t j = 0; j < out; ++j) {
               double sum = biased ? static_cast<double>(bias[static_cast<size_t>(j)]) : 0, size = 1;
               for (int64_t k = 0; k < in; ++k) {
-                const double term =
-                    static_cast<double>(rounded_element({x.data(), in, true}, i, k)) *
-                    static_cast<double>(rounded_element({w.data(), in, true}, j, k));
+                const double term = static_cast<double>(rounded_element({x.data(), in}, i, k)) *
+                                    static_cast<double>(rounded_element({w.data(), in}, j, k));
                 sum += term;
                 size += std::abs(term);
               }
@@ -148,7 +150,7 @@ TEST_F(RoundedChunks, PanelsMultiplyRoundedFactors) {
 
 // One row times a panel: pair p of 16 is added to sum p % 4, the odd element first; then the sums in
 // pairs; then what was there. `in_order`: one sum.
-float row_sum(const PackSource& x, const PackSource& w, int64_t i, int64_t j, int64_t in,
+float row_sum(const Operand<float>& x, const Operand<float>& w, int64_t i, int64_t j, int64_t in,
               const float* before, bool in_order) {
   float sums[4] = {};
   for (int64_t k = 0; k < in; k += 2)
@@ -165,7 +167,7 @@ float row_sum(const PackSource& x, const PackSource& w, int64_t i, int64_t j, in
 int64_t panel_differences(int64_t rows, int64_t out, int64_t in, bool biased,
                           bool another_order = false) {
   const auto x = normals(rows * in, 4), w = normals(out * in, 5), bias = normals(out, 6);
-  const PackSource from_x{x.data(), in, true}, from_w{w.data(), in, true};
+  const Operand<float> from_x{x.data(), in}, from_w{w.data(), in};
   const Tensor weight = Tensor::from(w, {out, in}), y({rows, out}, DType::f32),
                panels(ops::panels_shape(weight), DType::bf16);
   ops::pack_panels_into(weight, panels);

@@ -110,16 +110,16 @@ TEST_P(Ops, LogisticLossesMatchTheirScores) {
   const std::vector<int32_t> targets = {0, 15, 7, -1, 3, -1};
   const Tensor x = mixtures(6, 0, -2, dtype()), tokens = Tensor::from(targets, {6});
   const Values scores = ops::logistics_scores(x, levels).to_doubles();
-  const ops::ScoredLoss kept = ops::logistics_loss(x, tokens, levels);
+  const ops::ScoredLoss saved = ops::logistics_loss(x, tokens, levels);
   Values losses;
   double mean = 0;
   for (size_t r = 0; r < 6; ++r) {
     losses.push_back(targets[r] < 0 ? 0 : -scores[r * 16 + static_cast<size_t>(targets[r])]);
     mean += losses.back() / 4;
   }
-  expect_near(kept.losses, losses, "losses");
-  EXPECT_NEAR(kept.mean.item(), mean, 1e-6);
-  EXPECT_EQ(kept.scored.item(), 4);
+  expect_near(saved.losses, losses, "losses");
+  EXPECT_NEAR(saved.mean.item(), mean, 1e-6);
+  EXPECT_EQ(saved.scored.item(), 4);
 }
 
 // The backward of one row at a time, for means inside, at the edge of and far outside the levels.
@@ -132,9 +132,9 @@ TEST_P(Ops, LogisticGradientsMatchTheirDefinition) {
           const Tensor x = mixtures(1, mean, log_scale, dtype());
           const Values row = x.to_doubles();
           const Tensor target = Tensor::from<int32_t>({static_cast<int32_t>(s)}, {1});
-          const ops::ScoredLoss kept = ops::logistics_loss(x, target, levels);
+          const ops::ScoredLoss saved = ops::logistics_loss(x, target, levels);
           const Values found =
-              ops::logistics_loss_backward(x, target, levels, kept, one).to_doubles();
+              ops::logistics_loss_backward(x, target, levels, saved, one).to_doubles();
           const Gradients expected = Definition(row.data(), levels).grads(s);
           const Wide* parts[] = {expected.logit, expected.mean, expected.log_scale};
           for (size_t part = 0; part < 3; ++part) {
@@ -172,10 +172,11 @@ TEST_P(Ops, LogisticsStayFiniteAtExtremes) {
           EXPECT_NEAR(total, 1, 1e-5) << levels << ' ' << mean << ' ' << log_scale << ' ' << logit;
           for (int64_t s = 0; s < levels; ++s) {
             const Tensor target = Tensor::from<int32_t>({static_cast<int32_t>(s)}, {1});
-            const ops::ScoredLoss kept = ops::logistics_loss(x, target, levels);
-            EXPECT_TRUE(std::isfinite(kept.mean.item()));
+            const ops::ScoredLoss saved = ops::logistics_loss(x, target, levels);
+            EXPECT_TRUE(std::isfinite(saved.mean.item()));
             EXPECT_EQ(
-                ops::count_nonfinite(ops::logistics_loss_backward(x, target, levels, kept, one)), 0)
+                ops::count_nonfinite(ops::logistics_loss_backward(x, target, levels, saved, one)),
+                0)
                 << levels << ' ' << mean << ' ' << log_scale << ' ' << logit;
           }
         }

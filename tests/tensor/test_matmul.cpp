@@ -98,19 +98,19 @@ void expect_parts_of_linear(int64_t rows, int64_t out, int64_t in, DType dtype) 
                residual = random({rows, out}, 4, dtype);
   const Tensor bias = random({out}, 3, dtype), y({rows, out}, dtype);
   const Tensor sums = ops::matmul(x, w, false, true), with_bias = ops::add_rows(sums, bias);
-  ops::linear_into(x, {}, w, Tensor(), false, Tensor(), y);
+  ops::linear_into(x, {}, {w}, false, Tensor(), y);
   EXPECT_EQ(y.to_doubles(), sums.to_doubles());
-  ops::linear_into(x, {}, w, bias, false, residual, y);
+  ops::linear_into(x, {}, {w, bias}, false, residual, y);
   EXPECT_EQ(y.to_doubles(), ops::add(residual, with_bias).to_doubles());
-  ops::linear_into(x, {}, w, bias, true, Tensor(), y);
+  ops::linear_into(x, {}, {w, bias}, true, Tensor(), y);
   EXPECT_EQ(y.to_doubles(), ops::pointwise(Pointwise::gelu, with_bias).to_doubles());
   const Tensor weight = random({in}, 5, dtype), shift = random({in}, 6, dtype);
   for (const Tensor& of_norm : {shift, Tensor()}) {
     const Tensor normalized = ops::layer_norm(x, weight, of_norm).y;
     const Tensor of_normalized = ops::matmul(normalized, w, false, true);
-    ops::linear_into(x, {weight, of_norm}, w, Tensor(), false, Tensor(), y);
+    ops::linear_into(x, {weight, of_norm}, {w}, false, Tensor(), y);
     EXPECT_EQ(y.to_doubles(), of_normalized.to_doubles());
-    ops::linear_into(x, {weight, of_norm}, w, bias, true, residual, y);
+    ops::linear_into(x, {weight, of_norm}, {w, bias}, true, residual, y);
     const Tensor all =
         ops::add(residual, ops::pointwise(Pointwise::gelu, ops::add_rows(of_normalized, bias)));
     EXPECT_EQ(y.to_doubles(), all.to_doubles());

@@ -39,14 +39,14 @@ TEST_P(Ops, LayerNorm) {
     for (size_t c = 0; c < g.size(); ++c)
       dx.push_back(s * (g[c] * d[row + c] - along - (a[row + c] - mean) * s * along_n));
   }
-  const ops::LayerNorm kept = ops::layer_norm(x, weight, bias);
-  expect_near(kept.y, y, "layer_norm");
+  const ops::LayerNorm saved = ops::layer_norm(x, weight, bias);
+  expect_near(saved.y, y, "layer_norm");
   expect_near(ops::layer_norm(x, weight, Tensor()).y, without, "layer_norm without bias");
-  const ops::LayerNormGradient found = ops::layer_norm_backward(x, weight, true, kept, dy);
+  const ops::LayerNormGradient found = ops::layer_norm_backward(x, weight, true, saved, dy);
   expect_near(found.dx, dx, "dx");
   expect_near(ops::scale(found.dweight, 0.1), scaled(dweight, 0.1), "dweight");
   expect_near(ops::scale(found.dbias, 0.1), scaled(dbias, 0.1), "dbias");
-  EXPECT_FALSE(ops::layer_norm_backward(x, weight, false, kept, dy).dbias.defined());
+  EXPECT_FALSE(ops::layer_norm_backward(x, weight, false, saved, dy).dbias.defined());
 }
 
 TEST_P(Ops, SoftmaxAndNormalize) {
@@ -108,11 +108,11 @@ TEST_P(Ops, CrossEntropy) {
       dx.push_back(scored ? (std::exp(a[r * 7 + v]) / total - hit) * 3 / 4 : 0.0);
     }
   }
-  const ops::ScoredLoss kept = ops::cross_entropy(x, tokens);
-  expect_near(kept.losses, losses, "losses");
-  EXPECT_NEAR(kept.mean.item(), mean, 1e-6);
-  EXPECT_EQ(kept.scored.item(), 4);
-  expect_near(ops::cross_entropy_backward(x, tokens, kept, make({3}, {1}, dtype())), dx, "dx");
+  const ops::ScoredLoss saved = ops::cross_entropy(x, tokens);
+  expect_near(saved.losses, losses, "losses");
+  EXPECT_NEAR(saved.mean.item(), mean, 1e-6);
+  EXPECT_EQ(saved.scored.item(), 4);
+  expect_near(ops::cross_entropy_backward(x, tokens, saved, make({3}, {1}, dtype())), dx, "dx");
   // large logits do not overflow, and nothing scored is a loss of 0 without gradient
   const Tensor large = make({1e4, 0, -1e4}, {1, 3}, dtype());
   EXPECT_EQ(ops::cross_entropy(large, Tensor::from<int32_t>({1}, {1})).mean.item(), 1e4);

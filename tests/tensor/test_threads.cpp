@@ -13,6 +13,7 @@
 #include "tensor/caching_allocator.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/ops.h"
+#include "tensor/schedule.h"
 #include "tests/expect_error.h"
 #include "tests/tensor/op_values.h"
 
@@ -69,9 +70,9 @@ TEST(Threads, Rows) {
                                ops::softmax_backward(ops::softmax(x), dy), ops::normalize(x).first};
   });
   expect_same_bits("layer_norm", [&] {
-    const ops::LayerNorm kept = ops::layer_norm(x, row, row);
-    const ops::LayerNormGradient d = ops::layer_norm_backward(x, row, true, kept, dy);
-    return std::vector<Tensor>{kept.y, kept.mean, kept.scale, d.dx, d.dweight, d.dbias};
+    const ops::LayerNorm saved = ops::layer_norm(x, row, row);
+    const ops::LayerNormGradient d = ops::layer_norm_backward(x, row, true, saved, dy);
+    return std::vector<Tensor>{saved.y, saved.mean, saved.scale, d.dx, d.dweight, d.dbias};
   });
   expect_same_bits("permute", [&] {
     return std::vector<Tensor>{ops::permute(x, {{1, 613, 331, 1}, {0, 2, 1, 3}, 1}, {331, 613})};
@@ -95,9 +96,9 @@ TEST(Threads, Tokens) {
                                ops::embedding_backward(tokens, dy, 97)};
   });
   expect_same_bits("cross_entropy", [&] {
-    const ops::ScoredLoss kept = ops::cross_entropy(logits, tokens);
-    return std::vector<Tensor>{kept.mean, kept.losses,
-                               ops::cross_entropy_backward(logits, tokens, kept, one)};
+    const ops::ScoredLoss saved = ops::cross_entropy(logits, tokens);
+    return std::vector<Tensor>{saved.mean, saved.losses,
+                               ops::cross_entropy_backward(logits, tokens, saved, one)};
   });
   expect_same_bits("sample", [&] {
     return std::vector<Tensor>{
@@ -211,18 +212,56 @@ TEST(Threads, ItemsHaveTheContextOfTheirCaller) {
   std::vector<int> visits(100);
   std::atomic<int> others = 0;
   int failures = 0;
-  on_threads(100, [&](int64_t item) {
+  on_threads(100, [&](int64_t item, int) {
     ++visits[static_cast<size_t>(item)];
     others += context().products != FloatProducts::rounded || context().threads != 1;
   });
   EXPECT_EQ(context().threads, 3);
   EXPECT_EQ(visits, std::vector<int>(100, 1));
   EXPECT_EQ(others, 0);
-  expect_error(ErrorKind::usage, {"item 7"},
-               [] { on_threads(9, [](int64_t item) { require(item != 7, "item {}", item); }); });
+  expect_error(ErrorKind::usage, {"item 7"}, [] {
+    on_threads(9, [](int64_t item, int) { require(item != 7, "item {}", item); });
+  });
 #pragma omp parallel num_threads(3) reduction(+ : failures)
   failures += omp_get_thread_num() > 0 && context().products != FloatProducts::exact;
   EXPECT_EQ(failures, 0);
+  set_threads(before);
+}
+
+// Visits each piece once, by threads that it counts; while each thread computes whole pieces, kernels
+// have one.
+void expect_visits(const Schedule& schedule, bool whole) {
+  std::vector<int> visits(static_cast<size_t>(schedule.pieces()));
+  std::atomic<int> wrong = 0;
+  const int all = context().threads;
+  EXPECT_EQ(schedule.threads(), whole ? all : 1);
+  schedule.each([&](int64_t piece, int thread) {
+    ++visits[static_cast<size_t>(piece)];
+    wrong += thread >= schedule.threads() || context().threads != (whole ? 1 : all);
+  });
+  EXPECT_EQ(visits, std::vector<int>(visits.size(), 1));
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Threads, SchedulesCutSumsAlikeAtAnyNumber) {
+  const int before = context().threads;
+  for (const int threads : {1, 2, 3, 5}) {
+    set_threads(threads);
+    const Schedule sums = Schedule::of_sums(8),
+                   shared_sums = Schedule::in_cache(100, 10, true, true);
+    EXPECT_EQ(sums.pieces(), 8);
+    expect_visits(sums, threads < 5);
+    EXPECT_EQ(shared_sums.size(), 40);
+    EXPECT_EQ(shared_sums.pieces(), 3);
+    expect_visits(shared_sums, false);
+    // others as it suits the threads
+    const Schedule whole = Schedule::in_cache(100, 25, true, false),
+                   shared = Schedule::in_cache(100, 10, false, false);
+    EXPECT_EQ(whole.size(), threads <= 3 ? 25 : 125);
+    expect_visits(whole, threads <= 3);
+    EXPECT_EQ(shared.size(), 10 * threads);
+    expect_visits(shared, false);
+  }
   set_threads(before);
 }
 

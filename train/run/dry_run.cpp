@@ -238,8 +238,10 @@ void print_parameters(const PreparedRun& run, const Report& report) {
 
 void print_text(const PreparedRun& run, const Report& report) {
   const auto number = [](double x) { return format_count(x); };
-  fmt::print("{} on {}: dry run, nothing is written\n\n", label_of(run.model->config().attentions),
+  fmt::print("{} on {}: dry run, nothing is written\n", label_of(run.model->config().attentions),
              run.config.task);
+  for (const std::string& line : layers_by_attention(run.config)) fmt::print("{}\n", line);
+  fmt::print("\n");
   print_parameters(run, report);
   fmt::print("\ndata           {} tokens, length {}; rows:", run.task->vocab_size(),
              run.task->length());

@@ -26,8 +26,9 @@ std::vector<std::string> redefined_tensors(const AttentionOptions& before,
   std::vector<std::string> result;
   for (const std::string& name : {before.name, now.name})
     for (const Setting& setting : find_attention(name).settings)
-      if (!setting.defines.empty() && (!was.has(setting.key) || !is.has(setting.key) ||
-                                       was.at(setting.key) != is.at(setting.key)))
+      if (!setting.defines.empty() &&
+          (was.has(setting.key) != is.has(setting.key) ||
+           (was.has(setting.key) && was.at(setting.key) != is.at(setting.key))))
         result.push_back(setting.defines);
   return result;
 }

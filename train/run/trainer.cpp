@@ -115,6 +115,7 @@ void Trainer::open_folder(bool resume, bool json) {
                   format_count(static_cast<double>(count_elements(model_->parameters()))),
                   task_->vocab_size(), task_->length(), plural(config_.threads, "thread"),
                   folder_.string(), resume ? fmt::format(", from step {}", step_) : ""));
+  for (const std::string& line : layers_by_attention(config_)) progress_.note(line);
   const int64_t end = std::min(schedule_end(config_), config_.steps);
   if (config_.warmup >= end && step_ < config_.steps)
     progress_.note(fmt::format(

@@ -23,27 +23,27 @@ void end() { _tile_release(); }
 constexpr int64_t kTile = 2 * kPairs;  // rows and columns of the sums in four tiles
 
 // Sums from a buffer to C.
-void put(const float* sums, int64_t rows, int64_t cols, float* c, int64_t ldc, bool add) {
-  for (int64_t i = 0; i < rows && i < kTile; ++i)
-    for (int64_t j = 0; j < cols && j < kTile; j += kPairs) {
-      const __mmask16 lanes = first_lanes(cols - j);
-      float* const to = c + i * ldc + j;
+void put(const float* sums, const PackedProduct& of) {
+  for (int64_t i = 0; i < of.rows && i < kTile; ++i)
+    for (int64_t j = 0; j < of.cols && j < kTile; j += kPairs) {
+      const __mmask16 lanes = first_lanes(of.cols - j);
+      float* const to = of.c + i * of.ldc + j;
       __m512 sum = _mm512_load_ps(sums + i * kTile + j);
-      if (add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, to), sum);
+      if (of.add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, to), sum);
       _mm512_mask_storeu_ps(to, lanes, sum);
     }
 }
 
-// Tiles 0 to 3: C by rows; 4 and 5: A; 6 and 7: B.
+// The first 32 x 32 sums. Tiles 0 to 3: C by rows; 4 and 5: A; 6 and 7: B.
 template <bool kTwoRows, bool kTwoCols>
-void tile(const uint32_t* a, const uint32_t* b, int64_t blocks, int64_t rows, int64_t cols,
-          float* c, int64_t ldc, bool add) {
-  const int64_t group = blocks * kBlockSize;
+void tile(const PackedProduct& of) {
+  const int64_t group = of.blocks * kBlockSize;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (int64_t block = 0; block < blocks; ++block, a += kBlockSize, b += kBlockSize) {
+  const uint32_t *a = of.a, *b = of.b;
+  for (int64_t block = 0; block < of.blocks; ++block, a += kBlockSize, b += kBlockSize) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -58,27 +58,30 @@ void tile(const uint32_t* a, const uint32_t* b, int64_t blocks, int64_t rows, in
     }
   }
   const bool direct =
-      !add && rows >= (kTwoRows ? kTile : kPairs) && cols >= (kTwoCols ? kTile : kPairs);
+      !of.add && of.rows >= (kTwoRows ? kTile : kPairs) && of.cols >= (kTwoCols ? kTile : kPairs);
   alignas(64) float sums[kTile * kTile];
-  float* const to = direct ? c : sums;
-  const int64_t row = direct ? ldc : kTile, bytes = row * static_cast<int64_t>(sizeof(float));
+  float* const to = direct ? of.c : sums;
+  const int64_t row = direct ? of.ldc : kTile, bytes = row * static_cast<int64_t>(sizeof(float));
   _tile_stored(0, to, bytes);
   if constexpr (kTwoCols) _tile_stored(1, to + kPairs, bytes);
   if constexpr (kTwoRows) _tile_stored(2, to + kPairs * row, bytes);
   if constexpr (kTwoRows && kTwoCols) _tile_stored(3, to + kPairs * row + kPairs, bytes);
-  if (!direct) put(sums, rows, cols, c, ldc, add);
+  if (!direct) put(sums, of);
 }
 
-void multiply(const uint32_t* a, bool, const uint32_t* b, int64_t blocks, int64_t rows,
-              int64_t cols, float* c, int64_t ldc, bool add) {
+void multiply(const PackedProduct& of) {
   constexpr decltype(&tile<true, true>) tiles[] = {tile<false, false>, tile<false, true>,
                                                    tile<true, false>, tile<true, true>};
-  const int64_t group = blocks * kBlockSize;
-  for (int64_t row = 0; row < rows; row += kTile)
-    for (int64_t col = 0; col < cols; col += kTile) {
-      const int shape = 2 * (rows - row > kPairs) + (cols - col > kPairs);
-      tiles[shape](a + row / kPairs * group, b + col / kPairs * group, blocks, rows - row,
-                   cols - col, c + row * ldc + col, ldc, add);
+  const int64_t group = of.blocks * kBlockSize;
+  for (int64_t row = 0; row < of.rows; row += kTile)
+    for (int64_t col = 0; col < of.cols; col += kTile) {
+      PackedProduct rest = of;
+      rest.a += row / kPairs * group;
+      rest.b += col / kPairs * group;
+      rest.rows -= row;
+      rest.cols -= col;
+      rest.c += row * of.ldc + col;
+      tiles[2 * (rest.rows > kPairs) + (rest.cols > kPairs)](rest);
     }
 }
 

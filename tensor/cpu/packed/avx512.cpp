@@ -11,7 +11,7 @@ __m512bh as_pairs(__m512i x) { return (__m512bh)x; }
 
 // kRows >= rows of columns [col, col + 16 kVectors) of a band.
 template <int kRows, int kVectors, bool kTurned>
-void band(const PackedBand& of, int64_t col) {
+void band(const PackedProduct& of, int64_t col) {
   constexpr int64_t kRow = kTurned ? 1 : kPairs, kPair = kTurned ? kPairs : 1;
   const int64_t next_group = of.blocks * kBlockSize;
   const uint32_t* const all_b = of.b + col / kPairs * next_group;
@@ -57,7 +57,7 @@ void band(const PackedBand& of, int64_t col) {
 }
 
 template <int kRows>
-void multiply_rows(const PackedBand& of) {
+void multiply_rows(const PackedProduct& of) {
   for (int64_t col = 0; col < of.cols; col += 2 * kPairs) {
     const bool two = of.cols - col > kPairs;
     if (of.turned_a)
@@ -67,19 +67,19 @@ void multiply_rows(const PackedBand& of) {
   }
 }
 
-void multiply_band(const PackedBand& of) {
+void multiply_band(const PackedProduct& of) {
   of.rows <= 4 ? multiply_rows<4>(of) : multiply_rows<8>(of);
 }
 
-void multiply(const uint32_t* a, bool, const uint32_t* b, int64_t blocks, int64_t rows,
-              int64_t cols, float* c, int64_t ldc, bool add) {
-  const int64_t group = blocks * kBlockSize;
-  for (int64_t col = 0; col < cols; col += 2 * kPairs)
-    for (int64_t row = 0; row < rows; row += 8) {
-      const int64_t high = rows - row < 8 ? rows - row : 8,
-                    wide = cols - col < 2 * kPairs ? cols - col : 2 * kPairs;
-      multiply_band({a + row / kPairs * group + row % kPairs * kPairs, b + col / kPairs * group,
-                     false, blocks, 0, blocks * kPairs, high, wide, c + row * ldc + col, ldc, add});
+void multiply(const PackedProduct& of) {
+  const int64_t group = of.blocks * kBlockSize;
+  for (int64_t col = 0; col < of.cols; col += 2 * kPairs)
+    for (int64_t row = 0; row < of.rows; row += 8) {
+      const int64_t high = of.rows - row < 8 ? of.rows - row : 8,
+                    wide = of.cols - col < 2 * kPairs ? of.cols - col : 2 * kPairs;
+      multiply_band({of.a + row / kPairs * group + row % kPairs * kPairs,
+                     of.b + col / kPairs * group, false, of.blocks, 0, of.blocks * kPairs, high,
+                     wide, of.c + row * of.ldc + col, of.ldc, of.add});
     }
 }
 

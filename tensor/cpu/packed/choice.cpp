@@ -78,6 +78,11 @@ bool bf16_is_fast() {
 
 bool rounds_chunks() { return bf16_is_fast() && cpu::bf16_kernel()->multiply_band != nullptr; }
 
+FloatProducts chunk_products(const Context& ctx, bool decays) {
+  return ctx.device.kind == DeviceKind::cpu && rounds_chunks() && !decays ? ctx.products
+                                                                          : FloatProducts::exact;
+}
+
 std::vector<std::string> all_bf16_isas() {
   std::vector<std::string> names;
   for (const cpu::PackedKernel* const one : cpu::bf16_kernels()) names.emplace_back(one->isa);

@@ -17,12 +17,11 @@ uint32_t rounded(float x) {
   return (x == x ? word + 0x7FFFU + ((word >> 16) & 1U) : word | 0x400000U) >> 16;
 }
 
-void pack(const PackSource& from, int64_t count, int64_t inner, bool turned, uint32_t* to) {
+void pack(const Operand<float>& from, int64_t count, int64_t inner, bool turned, uint32_t* to) {
   const int64_t blocks = (inner + kTerms - 1) / kTerms, groups = (count + kPairs - 1) / kPairs;
   const auto bits = [&](int64_t i, int64_t k) {
     if (i >= count || k >= inner) return uint32_t{0};
-    const int64_t at = from.along ? i * from.lead + k : k * from.lead + i;
-    return rounded(from.data[at]);
+    return rounded(from.data[i * from.row + k * from.column]);
   };
   for (int64_t group = 0; group < groups; ++group)
     for (int64_t block = 0; block < blocks; ++block, to += kBlockSize)
@@ -66,18 +65,17 @@ void tile(const uint32_t* a, const uint32_t* b, int64_t blocks, float* sums) {
   }
 }
 
-void multiply(const uint32_t* a, bool, const uint32_t* b, int64_t blocks, int64_t rows,
-              int64_t cols, float* c, int64_t ldc, bool add) {
-  const int64_t group = blocks * kBlockSize;
-  for (int64_t col = 0; col < cols; col += kPairs)
-    for (int64_t row = 0; row < rows; row += kRows) {
+void multiply(const PackedProduct& of) {
+  const int64_t group = of.blocks * kBlockSize;
+  for (int64_t col = 0; col < of.cols; col += kPairs)
+    for (int64_t row = 0; row < of.rows; row += kRows) {
       alignas(64) float sums[kRows * kPairs];
-      tile(a + row / kPairs * group + row % kPairs * kPairs, b + col / kPairs * group, blocks,
-           sums);
-      for (int64_t i = 0; i < kRows && row + i < rows; ++i)
-        for (int64_t j = 0; j < kPairs && col + j < cols; ++j) {
-          float& to = c[(row + i) * ldc + col + j];
-          to = add ? to + sums[i * kPairs + j] : sums[i * kPairs + j];
+      tile(of.a + row / kPairs * group + row % kPairs * kPairs, of.b + col / kPairs * group,
+           of.blocks, sums);
+      for (int64_t i = 0; i < kRows && row + i < of.rows; ++i)
+        for (int64_t j = 0; j < kPairs && col + j < of.cols; ++j) {
+          float& to = of.c[(row + i) * of.ldc + col + j];
+          to = of.add ? to + sums[i * kPairs + j] : sums[i * kPairs + j];
         }
     }
 }

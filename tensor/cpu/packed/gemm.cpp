@@ -3,8 +3,9 @@
 // a while does not keep the others waiting for half of the work.
 #include "tensor/cpu/packed/gemm.h"
 
+#include "base/error.h"
 #include "tensor/cpu/parallel.h"
-#include "tensor/packed_weights.h"
+#include "tensor/packed_weight.h"
 
 namespace linea::cpu {
 namespace {
@@ -22,8 +23,10 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
   const int64_t rows = shape.rows, cols = shape.cols, inner = shape.inner;
   const int64_t dense_a = shape.transpose_a ? rows : inner;
   const int64_t ldc = shape.lead_c > 0 ? shape.lead_c : cols;
-  const PackSource from_a{a, shape.lead_a > 0 ? shape.lead_a : dense_a, !shape.transpose_a};
-  const PackSource from_b{b, shape.transpose_b ? inner : cols, shape.transpose_b};
+  const int64_t lda = shape.lead_a > 0 ? shape.lead_a : dense_a;
+  const Operand<float> from_a = shape.transpose_a ? transposed(a, lda) : plain(a, lda),
+                       columns_of_b = shape.transpose_b ? plain(b, inner) : transposed(b, cols);
+  const bool turned_a = !layer.rows_of_a && from_a.column != 1;
 
   const int64_t useful = std::max<int64_t>(1, rows * cols * inner / kMinWork);
   const int threads = in_region() ? 1 : static_cast<int>(std::min<int64_t>(ctx.threads, useful));
@@ -38,24 +41,28 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
   const int64_t steps = std::max<int64_t>(1, pieces_of(inner, kernel.block));
   const int64_t size_b = panels * kStripColumns * depth,
                 size_a = padded(kStripRows, kPairs) * depth;
-  // The threads of on_threads, which have a form each, see one thread; those of other regions have none.
-  PackedWeights::Form* const form =
-      ctx.packed_weights == nullptr || (in_region() && ctx.threads > 1)
-          ? nullptr
-          : ctx.packed_weights->find(b, kernel, shape);
-  const bool is_packed = form != nullptr && form->words;
-  if (form != nullptr && !is_packed) form->words.emplace(ctx, size_b * steps);
+  PackedWeight* const saved = shape.packed;
+  const bool is_packed = saved != nullptr && saved->words;
+  require(!is_packed || (saved->weight == b && saved->kernel == &kernel &&
+                         saved->transposed == shape.transpose_b),
+          "matmul: a PackedWeight holds one weight in one form; give each its own");
   const Workspace<uint32_t> packed_b(ctx,
-                                     form != nullptr ? 0 : size_b * std::min<int64_t>(steps, 2)),
+                                     saved != nullptr ? 0 : size_b * std::min<int64_t>(steps, 2)),
       packed_a(ctx, size_a * threads);
   const int64_t size_rows = layer.rows_of_a ? kStripRows * (inner + 2) : 0;
   const Workspace<float> layer_rows(ctx, size_rows * threads);
   const auto pack_a = [&](int64_t row, int64_t count, int64_t term, int64_t terms, uint32_t* to) {
-    if (!layer.rows_of_a) return kernel.pack(part(from_a, row, term), count, terms, false, to);
+    if (!layer.rows_of_a) return kernel.pack(from_a.at(row, term), count, terms, false, to);
     float* const own = layer_rows.data() + size_rows * omp_get_thread_num();
     layer.rows_of_a(row, count, own);
-    kernel.pack({own + term, inner, true}, count, terms, false, to);
+    kernel.pack({own + term, inner}, count, terms, false, to);
   };
+  if (saved != nullptr && !is_packed) {
+    saved->words.emplace(ctx, size_b * steps);
+    saved->weight = b;
+    saved->kernel = &kernel;
+    saved->transposed = shape.transpose_b;
+  }
   std::array<Shares, 2> shares = {Shares(strips * chunks, threads),
                                   Shares(strips * chunks, threads)};
 #pragma omp parallel num_threads(threads)
@@ -67,13 +74,13 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
       const int64_t term = step * kernel.block, terms = std::min(kernel.block, inner - term);
       const int64_t column = words(terms), blocks = column / kPairs;
       // A thread that is ahead packs the next block while others still read this one.
-      uint32_t* const shared = form != nullptr ? form->words->data() + size_b * step
-                                               : packed_b.data() + size_b * (step % 2);
+      uint32_t* const shared = saved != nullptr ? saved->words->data() + size_b * step
+                                                : packed_b.data() + size_b * (step % 2);
 #pragma omp for schedule(dynamic, 1)
       for (int64_t panel = 0; panel < (is_packed ? 0 : panels); ++panel) {
         const int64_t first = panel * kStripColumns;
-        kernel.pack(part(from_b, first, term), std::min(kStripColumns, cols - first), terms, true,
-                    shared + first * column);
+        kernel.pack(columns_of_b.at(first, term), std::min(kStripColumns, cols - first), terms,
+                    true, shared + first * column);
       }  // all sums of the block before are complete
       // Every thread has left the other shares before the barrier above, and takes of them after the next.
 #pragma omp single nowait
@@ -85,8 +92,8 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
         if (strip != packed) pack_a(row, height, term, terms, own);
         packed = strip;
         const int64_t wide = std::min(width, cols - col);
-        kernel.multiply(own, layer.rows_of_a || from_a.along, shared + col * column, blocks, height,
-                        wide, c + row * ldc + col, ldc, step > 0 || shape.beta != 0);
+        kernel.multiply({own, shared + col * column, turned_a, blocks, 0, blocks * kPairs, height,
+                         wide, c + row * ldc + col, ldc, step > 0 || shape.beta != 0});
         if (layer.finish && step == steps - 1) layer.finish(row, height, col, wide);
       });
     }

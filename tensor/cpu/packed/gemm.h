@@ -17,6 +17,8 @@
 #include <functional>
 #include <vector>
 
+#include "tensor/cpu/small_gemm.h"
+
 namespace linea {
 struct Context;
 struct GemmShape;
@@ -29,17 +31,10 @@ inline constexpr int64_t kPairs = 16, kTerms = 2 * kPairs;     // of a packed bl
 inline constexpr int64_t kBlockSize = kPairs * kPairs;         // in pairs
 inline constexpr int64_t kStripRows = 96, kStripColumns = 64;  // of C that are computed together
 
-// Vectors of float: element k of vector i is data[i lead + k] where `along`, else data[k lead + i].
-struct PackSource {
-  const float* data;
-  int64_t lead;
-  bool along;
-};
-
-// Up to 8 rows of a product whose factors are packed: c [rows,cols] = the sum over the pairs [begin,
-// end), or += where `add`. `a`: the first row, in a block whose other rows follow; b: `blocks` blocks
-// for each 16 columns. A may be packed as columns, too (turned_a).
-struct PackedBand {
+// A product whose factors are packed: c [rows,cols] = the sum over the pairs [begin, end), or += where
+// `add`. `a`: the first row, in a block whose other rows follow; b: `blocks` blocks for each 16 columns.
+// turned_a: A is packed as columns.
+struct PackedProduct {
   const uint32_t *a, *b;
   bool turned_a;
   int64_t blocks, begin, end, rows, cols;
@@ -48,26 +43,20 @@ struct PackedBand {
   bool add;
 };
 
-// The elements of `from` for vectors i >= vector and terms k >= term.
-inline PackSource part(const PackSource& from, int64_t vector, int64_t term) {
-  const int64_t skipped = from.along ? vector * from.lead + term : term * from.lead + vector;
-  return {from.data + skipped, from.lead, from.along};
-}
-
 struct PackedKernel {
   const char* isa;
   bool fast;                                   // faster than products of float
   int64_t terms = kTerms, block = kBf16Block;  // of a packed block; of a sum
-  // Rounds and packs `count` vectors of `inner` elements; `turned`: as columns of B.
-  void (*pack)(const PackSource&, int64_t count, int64_t inner, bool turned, uint32_t* to);
-  // C [rows,cols] = A B, or += where `add`; sums over `blocks` packed blocks. `along`: of the source
-  // of A.
-  void (*multiply)(const uint32_t* a, bool along, const uint32_t* b, int64_t blocks, int64_t rows,
-                   int64_t cols, float* c, int64_t ldc, bool add);
+  // Rounds and packs `count` vectors of `inner` elements, the rows of an operand; `turned`: as columns
+  // of B.
+  void (*pack)(const Operand<float>&, int64_t count, int64_t inner, bool turned, uint32_t* to);
+  // All pairs of the blocks. turned_a: the columns of the source are contiguous; kernels of bf16, which
+  // pack rows of A even then, do not read it.
+  void (*multiply)(const PackedProduct&);
   // Before and after the calls of `multiply` of a thread; may be null.
   void (*begin)() = nullptr, (*end)() = nullptr;
-  // For matrices in cache (tensor/cpu/chunk_products.h); null where float is as fast.
-  void (*multiply_band)(const PackedBand&) = nullptr;
+  // Up to 8 rows, for matrices in cache (tensor/cpu/chunk_products.h); null where float is as fast.
+  void (*multiply_band)(const PackedProduct&) = nullptr;
   // One row x of floats, rounded here, times up to 32 columns of B: c [cols] = x B, or +=.
   void (*multiply_row)(const float* x, const uint32_t* b, int64_t blocks, int64_t cols, float* c,
                        bool add) = nullptr;

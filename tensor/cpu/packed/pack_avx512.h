@@ -73,23 +73,21 @@ inline void read_across(const float* x, int64_t lead, int64_t count, int64_t inn
   }
 }
 
-void pack_avx512(const PackSource& from, int64_t count, int64_t inner, bool turned, uint32_t* to) {
+void pack_avx512(const Operand<float>& from, int64_t count, int64_t inner, bool turned,
+                 uint32_t* to) {
   const int64_t blocks = (inner + kTerms - 1) / kTerms, groups = (count + kPairs - 1) / kPairs;
+  const bool along = from.column == 1;
   // In the order of the source's memory.
-  const int64_t outer = from.along ? groups : blocks, within = from.along ? blocks : groups;
+  const int64_t outer = along ? groups : blocks, within = along ? blocks : groups;
   for (int64_t i = 0; i < outer; ++i)
     for (int64_t j = 0; j < within; ++j) {
-      const int64_t group = from.along ? i : j, block = from.along ? j : i;
+      const int64_t group = along ? i : j, block = along ? j : i;
       const int64_t vectors = count - kPairs * group, terms = inner - kTerms * block;
+      const float* const x = from.data + kPairs * group * from.row + kTerms * block * from.column;
       __m512i v[16];
-      if (from.along) {
-        read_along(from.data + kPairs * group * from.lead + kTerms * block, from.lead, vectors,
-                   terms, v);
-      } else {
-        read_across(from.data + kTerms * block * from.lead + kPairs * group, from.lead, vectors,
-                    terms, v);
-      }
-      if (from.along == turned) turn(v);
+      along ? read_along(x, from.row, vectors, terms, v)
+            : read_across(x, from.column, vectors, terms, v);
+      if (along == turned) turn(v);
       uint32_t* const at = to + (group * blocks + block) * kBlockSize;
 #pragma GCC unroll 16
       for (int k = 0; k < 16; ++k) _mm512_store_si512(at + kPairs * k, v[k]);

@@ -129,13 +129,15 @@ __global__ void copy_vectors(float4* y, const float* x) {
 }
 
 TEST(Memory, MisalignedVectorsAreReported) {
-  if (!kAddressSanitizer) GTEST_SKIP() << "only the sanitizers detect this";
+  if (!kChecked && !kAddressSanitizer)
+    GTEST_SKIP() << "only the checker and the sanitizers detect this";
   const auto run = [] {
     const DeviceArray<float> x(iota<float>(kCount));
     const DeviceArray<float4> y(8);
     launch(copy_vectors, 1, 8, 0, nullptr, y.data(), x.data());
   };
-  EXPECT_ABORTS(run(), "misaligned address");
+  EXPECT_ABORTS(run(),
+                kChecked ? "signal 4 (.|\n)*in block .* of .*copy_vectors" : "misaligned address");
 }
 
 TEST(Memory, OutOfBoundsCopiesAreReported) {

@@ -9,6 +9,7 @@
 #include "autograd/softmax_attention.h"
 #include "nn/verify/conformance_tools.h"
 #include "tests/nn/attention_options.h"
+#include "tests/nn/same_bits.h"
 
 namespace linea {
 namespace {
@@ -25,13 +26,6 @@ std::unique_ptr<Attention> softmax(int64_t window, const Sizes& sizes, DType dty
 // Whether position i sees key j.
 bool in_window(int64_t i, int64_t j, int64_t window, bool causal) {
   return std::abs(i - j) < window && (!causal || j <= i);
-}
-
-void expect_same_bits(const Outcome& a, const Outcome& b) {
-  EXPECT_EQ(different_bits(a.y, b.y, anywhere), 0);
-  EXPECT_EQ(different_bits(a.dq, b.dq, anywhere), 0);
-  EXPECT_EQ(different_bits(a.dk, b.dk, anywhere), 0);
-  EXPECT_EQ(different_bits(a.dv, b.dv, anywhere), 0);
 }
 
 TEST(SoftmaxWindow, OfOneCopiesValues) {

@@ -1,0 +1,85 @@
+// Softmax attention over a set of keys for each query:
+//
+//   y_i = sum_{j in A_i} w_ij v_j / sum_{j in A_i} w_ij,  w_ij = exp(q_i.k_j / sqrt(D))
+//
+// Sets that do not depend on q, k and v: time is linear in the 64 x 64 tiles that hold some j of an A_i,
+// extra memory is O(N) next to the list of tiles, which all sequences and heads with that set share.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "autograd/attention_inputs.h"
+#include "tensor/kernel_shapes.h"
+
+namespace linea {
+
+// A set as its tiles (tensor/kernel_shapes.h).
+class KeyTiles {
+ public:
+  // Positions in an order, -1 for a gap, and what their queries see there: bit n of sees(i, keys, count):
+  // whether query i sees the key at position keys[n]. may_see (empty: always): false where no query
+  // order[rows] sees a key order[keys], for ranges [first, end) of rows and keys.
+  struct Part {
+    std::vector<int32_t> queries, keys;  // empty: positions as they are
+    std::function<uint64_t(int64_t i, const int32_t* keys, int64_t count)> sees;
+    std::function<bool(KeyRange rows, KeyRange keys)> may_see{};
+  };
+  // What KeyTileSet::Part points to.
+  struct Lists {
+    std::vector<int32_t> queries, keys, offsets, blocks, masks;
+    std::vector<uint64_t> bits;
+  };
+  // Each pair of a query and a key in one part at most.
+  KeyTiles(int64_t queries, int64_t keys, const std::vector<Part>& parts);
+
+  KeyTileSet view() const { return {parts_.data(), static_cast<int64_t>(parts_.size())}; }
+  // The number of pairs (i, j) with j in A_i; and of tiles.
+  int64_t pairs() const { return pairs_; }
+  int64_t tiles() const;
+  size_t bytes() const;
+
+ private:
+  void add(const Part& part, int64_t queries, int64_t keys);
+
+  std::vector<std::unique_ptr<Lists>> lists_;
+  std::vector<KeyTileSet::Part> parts_;
+  int64_t pairs_ = 0;
+};
+using KeyTilesPtr = std::shared_ptr<const KeyTiles>;
+// The sets of a sequence and head.
+using KeyTilesOf = std::function<KeyTilesPtr(int64_t sequence, int64_t head)>;
+
+// q, k [B,H,N,D], v [B,H,N,M] -> y [B,H,N,M]; or qkv [B,N,3 H D] -> [B,N,H D]. Keys that mask.valid leaves
+// out are in no set; whether the mask is causal is for the sets to say. A row without keys is 0. scale: of
+// scores; 0: 1 / sqrt(D). Errors: shapes or dtypes that do not go together.
+Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const KeyTilesOf& sets,
+                     double scale = 0);
+
+// The keys [B,H,slots,D] and values [B,H,slots,M] of the positions that later ones may see, and those
+// positions.
+class KeySlots final : public AttentionState {
+ public:
+  KeySlots(const Shape& of_keys, const Shape& of_values, DType dtype)
+      : keys(of_keys, dtype), values(of_values, dtype) {}
+  size_t bytes() const override { return keys.bytes() + values.bytes(); }
+  Tensor keys, values;
+  std::vector<int32_t> positions{};  // of each slot in use
+  int64_t next = 0;                  // position
+};
+// Writes the key and the value of one position (N = 1) of all sequences into a slot, which it returns: one
+// whose position has passed, one that is free, or one of those that are added, `growth` or, where that
+// is 0, as many as there are.
+struct SlotRules {
+  std::function<bool(int64_t position, int64_t now)> has_passed;  // empty: none has
+  int64_t growth = 0;
+};
+int64_t add_position(KeySlots& state, const AttentionInputs& in, const SlotRules& rules);
+// One position -> y. sees(head, i, keys, count): as in KeyTiles::Part.
+Tensor sparse_step(KeySlots& state, const AttentionInputs& in, const SlotRules& rules,
+                   const std::function<uint64_t(int64_t head, int64_t i, const int32_t* keys,
+                                                int64_t count)>& sees,
+                   double scale = 0);
+
+}  // namespace linea
