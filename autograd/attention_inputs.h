@@ -49,7 +49,9 @@ struct AttentionInputs {
 
 // What an update rule makes of its gates, [B,H,N] each, 0 in the padding; undefined: none.
 struct RuleGates {
-  Var log_decay{};   // <= 0: what the state before a position is multiplied by, as its log
+  // <= 0: what the state before a position is multiplied by, as its log; [B,H,N,F]: each of its rows,
+  // where y has no denominator.
+  Var log_decay{};
   Var log_weight{};  // of the position's key, where values are summed
   // The share of the difference that is written, where values are corrected; the weight of what is
   // written, where y has no denominator.
@@ -67,6 +69,8 @@ struct DeltaKind {
   // The gradients of log decays are summed by segments, each from the exact sum at its end. One sum over
   // a long sequence drifts by rounding, which the gradient of a parameter of all positions shows.
   bool sums_by_segment = false;
+  // The features of row i are turned by its position (autograd/rotary.h).
+  bool rotary = false;
 };
 
 struct AttentionMask {

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "autograd/ops.h"
+#include "autograd/rotary.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -42,22 +43,27 @@ struct NormedFeatures {
   Side side;
   HeadRange heads;
   double length;
+  Tensor angles;  // [S,F]; undefined: not turned
   Features features;
-  NormedRows normed;  // [BH,S,F]
+  NormedRows normed;
+  Tensor rows{};  // [BH,S,F]
 };
 
 NormedFeatures normed_features(const FeatureMap& map, KeyNorm norm, const Tensor& x, Side side,
-                               const HeadRange& heads) {
+                               const HeadRange& heads, const Tensor& angles) {
   const double length = side == Side::query ? query_scale(norm, x.size(-1)) : 1;
-  NormedFeatures result{x, side, heads, length, map.forward(x, side, heads), {}};
+  NormedFeatures result{x, side, heads, length, angles, map.forward(x, side, heads), {}};
   result.normed = norm_rows(norm, map.kind(), result.features.rows, length);
+  result.rows = result.normed.rows;
+  if (angles.defined()) result.rows = rotated(angles, result.rows);
   return result;
 }
 
 Tensor normed_features_backward(const FeatureMap& map, KeyNorm norm, const NormedFeatures& saved,
                                 const Tensor& drows, const std::vector<Tensor>& gradients) {
   Features gradient;
-  gradient.rows = norm_rows_backward(norm, map.kind(), saved.normed, drows, saved.length);
+  const Tensor dnormed = saved.angles.defined() ? rotated(saved.angles, drows, true) : drows;
+  gradient.rows = norm_rows_backward(norm, map.kind(), saved.normed, dnormed, saved.length);
   return map.backward(saved.x, saved.features, gradient, saved.side, saved.heads, gradients);
 }
 
@@ -73,6 +79,7 @@ struct GateTensors {
     };
     return {new_tensor(beta), new_tensor(log_decay)};
   }
+  bool channels() const { return log_decay.defined() && log_decay.shape().rank() == 4; }
   Tensor beta, log_decay;
 };
 
@@ -82,7 +89,9 @@ class DeltaPass {
  public:
   DeltaPass(const FeatureMap& map, const DeltaKind& kind, const Heads& in, const GateTensors& gates,
             const LinearAttentionOptions& options)
-      : map_(map), kind_(kind), in_(in), gates_(gates), plan_(map, in.q, in.v, options) {}
+      : map_(map), kind_(kind), in_(in), gates_(gates), plan_(map, in.q, in.v, options) {
+    if (kind.rotary) angles_ = rotary_table(0, plan_.length, plan_.features, in.q.data.dtype());
+  }
 
   Tensor forward() const {
     const Tensor y = in_.new_output();
@@ -99,7 +108,7 @@ class DeltaPass {
                 const std::vector<Tensor>& parameters) const {
     plan_.each_tile([&](const Tile& tile) {
       const Tensor dstate = zero_state(tile);
-      const Tensor end = Tensor::zeros({tile.batch_heads, 1}, dstate.dtype());
+      const Tensor end = Tensor::zeros({tile.batch_heads, decays()}, dstate.dtype());
       each_segment_back(
           plan_.segments(tile), zero_state(tile),
           [&](const Tile& segment, const Tensor& state) { pass(segment, state, Tensor()); },
@@ -118,36 +127,40 @@ class DeltaPass {
   }
 
   NormedFeatures features(const HeadTensor& x, Side side, const Tile& segment) const {
+    const Tensor angles =
+        angles_.defined() ? angles_.rows(segment.first, segment.length) : Tensor();
     return normed_features(map_, kind_.norm, plan_.gather(x, side, segment), side,
-                           plan_.head_range(segment));
+                           plan_.head_range(segment), angles);
   }
 
   ChunkShape shape(const Tile& segment) const {
     ChunkShape result = plan_.chunk_shape(segment);
     result.corrects = kind_.corrects;
+    result.channel_decays = gates_.channels();
     return result;
   }
+  int64_t decays() const { return gates_.channels() ? plan_.features : 1; }  // of a position
 
-  Strided<T> gate(const Tensor& x, const Tile& segment) const {
-    return x.defined() ? plan_.strided(x, 1, segment) : Strided<T>{nullptr, 0};
+  Strided<T> gate(const Tensor& x, int64_t width, const Tile& segment) const {
+    return x.defined() ? plan_.strided(x, width, segment) : Strided<T>{nullptr, 0};
   }
 
   DeltaInput<T> input(const Tensor& q, const Tensor& k, const Tile& segment) const {
     return {pointer<T>(q), pointer<T>(k), plan_.strided(in_.v.data, plan_.values, segment),
-            gate(gates_.beta, segment), gate(gates_.log_decay, segment)};
+            gate(gates_.beta, 1, segment), gate(gates_.log_decay, decays(), segment)};
   }
 
   // Takes `state` over the segment; reads it where y is there to be written.
   void pass(const Tile& segment, const Tensor& state, const Tensor& y) const {
-    const Tensor k = features(in_.k, Side::key, segment).normed.rows;
+    const Tensor k = features(in_.k, Side::key, segment).rows;
     Tensor q;
     Strided<T> out{};
     if (y.defined()) {
-      q = features(in_.q, Side::query, segment).normed.rows;
+      q = features(in_.q, Side::query, segment).rows;
       out = plan_.strided(y, plan_.values, segment);
     }
-    table_.delta_forward(context(), shape(segment), input(q, k, segment),
-                         state.data<Accumulator<T>>(), out);
+    const auto forward = gates_.channels() ? table_.channel_forward : table_.delta_forward;
+    forward(context(), shape(segment), input(q, k, segment), state.data<Accumulator<T>>(), out);
   }
 
   void pass_back(const Tile& segment, const Tensor& state, const Tensor& dstate, const Tensor& dy,
@@ -155,14 +168,14 @@ class DeltaPass {
                  const std::vector<Tensor>& parameters) const {
     const NormedFeatures q = features(in_.q, Side::query, segment),
                          k = features(in_.k, Side::key, segment);
-    const Tensor &rows_q = q.normed.rows, &rows_k = k.normed.rows,
-                 dq(rows_q.shape(), rows_q.dtype()), dk(rows_k.shape(), rows_k.dtype());
+    const Tensor &rows_q = q.rows, &rows_k = k.rows, dq(rows_q.shape(), rows_q.dtype()),
+                 dk(rows_k.shape(), rows_k.dtype());
     const int64_t M = plan_.values;
-    table_.delta_backward(context(), shape(segment), input(rows_q, rows_k, segment),
-                          plan_.strided(dy, M, segment), state.data<Accumulator<T>>(),
-                          dstate.data<Accumulator<T>>(),
-                          {dq.data<T>(), dk.data<T>(), plan_.strided(grads.v.data, M, segment),
-                           gate(dgates.beta, segment), gate(dgates.log_decay, segment)});
+    const auto back = gates_.channels() ? table_.channel_backward : table_.delta_backward;
+    back(context(), shape(segment), input(rows_q, rows_k, segment), plan_.strided(dy, M, segment),
+         state.data<Accumulator<T>>(), dstate.data<Accumulator<T>>(),
+         {dq.data<T>(), dk.data<T>(), plan_.strided(grads.v.data, M, segment),
+          gate(dgates.beta, 1, segment), gate(dgates.log_decay, decays(), segment)});
     plan_.scatter(normed_features_backward(map_, kind_.norm, q, dq, parameters), segment, grads.q);
     plan_.scatter(normed_features_backward(map_, kind_.norm, k, dk, parameters), segment, grads.k);
   }
@@ -173,12 +186,14 @@ class DeltaPass {
                 const Tensor& dlog_decay, const Tensor& end) const {
     using A = Accumulator<T>;
     const ChunkShape of = shape(segment);
-    table_.sum_back(context(), of, end.data<A>(), gate(dlog_decay, segment), 1);
-    table_.state_products(context(), of, state.data<A>(), dstate.data<A>(), end.data<A>(), 1);
+    table_.sum_back(context(), of, end.data<A>(), gate(dlog_decay, decays(), segment), decays());
+    table_.state_products(context(), of, state.data<A>(), dstate.data<A>(), end.data<A>(),
+                          decays());
   }
 
   const FeatureMap& map_;
   DeltaKind kind_;
+  Tensor angles_;  // of all positions; undefined: not turned
   Heads in_;
   GateTensors gates_;
   Plan<T> plan_;
@@ -197,6 +212,9 @@ Var delta_attention(const FeatureMapPtr& map, const DeltaKind& kind, const Atten
   require(options.causal, "delta_attention: a rule without denominator is causal only");
   require(gates.beta.defined() || !kind.corrects, "the delta rule needs a beta of each position");
   const GateTensors values = GateTensors::of(gates);
+  if (values.channels())
+    ops::require_shape("delta_attention", "log_decay", values.log_decay,
+                       in.q.shape().with(-1, map->features(in.q.size(-1))));
   const bool weighs = gates.beta.defined(), decays = gates.log_decay.defined();
   // Both passes compute from the saved inputs. The gradients of decays are sums that cancel
   // (linear_attention.cpp).
@@ -228,14 +246,17 @@ Tensor delta_step(const FeatureMap& map, const DeltaKind& kind, DeltaState& stat
   const int64_t H = state.state.size(1), F = state.state.size(2), M = in.v.size(-1),
                 P = state.state.size(0) * H;
   const GateTensors values = GateTensors::of(gates);
+  const Tensor angles = kind.rotary ? rotary_table(state.position++, 1, F, in.q.dtype()) : Tensor();
   const auto rows = [&](const Var& x, Side side) {
-    return normed_features(map, kind.norm, x.value().reshape({P, 1, x.size(-1)}), side, {0, H})
-        .normed.rows;
+    return normed_features(map, kind.norm, x.value().reshape({P, 1, x.size(-1)}), side, {0, H},
+                           angles)
+        .rows;
   };
   const Tensor v = in.v.value(), y(v.shape(), v.dtype()), q = rows(in.q, Side::query),
                k = rows(in.k, Side::key);
   ChunkShape shape{P, 1, F, M, 1};
   shape.corrects = kind.corrects;
+  shape.channel_decays = values.channels();
   with_real(y.dtype(), "delta_step", [&](auto zero) {
     using T = decltype(zero);
     const Kernels<T>& table = kernels<T>(context().device);
@@ -244,7 +265,7 @@ Tensor delta_step(const FeatureMap& map, const DeltaKind& kind, DeltaState& stat
                       k.data<T>(),
                       {v.data<T>(), M},
                       {pointer<T>(values.beta), 1},
-                      {pointer<T>(values.log_decay), 1}},
+                      {pointer<T>(values.log_decay), values.channels() ? F : 1}},
                      state.state.data<Accumulator<T>>(), y.data<T>());
   });
   return y;

@@ -11,7 +11,8 @@
 // beta the weight of what is written, 1 where undefined.
 //
 // phi(k) and phi(q) are divided by the sum of their components or by their length, 0 where that is
-// exactly 0, or taken as they are; in the last two cases q is also multiplied by D^{-1/2}. There is no
+// exactly 0, or taken as they are; in the last two cases q is also multiplied by D^{-1/2}. They may then
+// be turned by their positions (autograd/rotary.h). There is no
 // denominator. Causal by its nature.
 //
 // The chunked form loops over tiles as linear attention does (autograd/linear_attention.h); inside
@@ -47,6 +48,7 @@ class DeltaState final : public AttentionState {
   DeltaState(const Shape& shape, DType dtype) : state(Tensor::zeros(shape, dtype)) {}
   size_t bytes() const override { return state.bytes(); }
   Tensor state;
+  int64_t position = 0;  // the next one, counted where rows are turned
 };
 // One position (N = 1) of all sequences -> y [B,H,1,M]; changes the state.
 Tensor delta_step(const FeatureMap& map, const DeltaKind& kind, DeltaState& state,

@@ -28,7 +28,8 @@ Shape check_heads(const char* op, const AttentionInputs& in, const Tensor& valid
   const auto check = [&](const char* name, const Var& gate) {
     if (gate.defined()) ops::require_shape(op, name, gate.value(), positions);
   };
-  check("log_decay", gates.log_decay);
+  if (!gates.log_decay.defined() || gates.log_decay.shape().rank() != 4)
+    check("log_decay", gates.log_decay);  // else its width is that of features
   check("log_weight", gates.log_weight);
   check("beta", gates.beta);
   return positions;

@@ -34,7 +34,8 @@ std::string tensors_help() {
           fmt::format("{} [{}]{}", input.name, fmt::join(input.axes, ","), input.note));
     AttentionOptions options{entry.name};
     options.image_width = options.image_channels = 1;
-    for (const GateValue& part : make_smallest(options)->gate().parts())
+    options.key_size = 2;  // shows which gates have its size
+    for (const GateValue& part : make_attention(options)->gate().parts())
       tensors.push_back(fmt::format("{} [B,H,N{}]{}", part.name, part.size > 1 ? ",D" : "",
                                     part.max == 0 ? ", a logarithm" : ""));
     if (tensors.empty()) continue;

@@ -128,6 +128,14 @@ std::string range_text(const GateValue& part) {
                               : fmt::format("from {:g} to {:g}", part.min, part.max);
 }
 
+// The gates of the attention at the sizes of q and v.
+GateSpec sized_gate(AttentionOptions options, const Inputs& in) {
+  options.heads = in.q.size(1);
+  options.key_size = in.q.size(3);
+  options.value_size = in.v.size(3);
+  return make_attention(options)->gate();
+}
+
 // The parts of the gates of an attention, next to each other.
 Tensor read_gates(InputFile& file, const GateSpec& gate, const Axes& positions,
                   const std::string& why) {
@@ -167,7 +175,8 @@ Inputs read_inputs(InputFile& file, const GateSpec& gate, bool decides, const Op
   const std::string why = fmt::format("with q {} ", in.q.shape().str());
   in.k = file.read("k", {B, H, N, D}, why);
   in.v = file.read("v", {B, H, N, {"M"}}, why);
-  if (gate.size > 0) in.gate = read_gates(file, gate, {B, H, N}, why);
+  if (!gate.parts().empty())
+    in.gate = read_gates(file, sized_gate(options.attention, in), {B, H, N}, why);
   for (const InputTensor& input : find_attention(options.attention.name).tensors)
     if (input.required || file.has(input.name))
       in.tensors.push_back({input.name, read_declared(file, input, H, D, why, options)});

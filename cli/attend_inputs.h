@@ -82,7 +82,7 @@ class InputFile {
   std::set<std::string> used_;
 };
 
-// Those of an attention with this gate, and of the others what is in the file.
+// Those of an attention with gates like these, of another size, and of the others what is in the file.
 Inputs read_inputs(InputFile& file, const GateSpec& gate, bool decides, const Options& options);
 
 }  // namespace linea::attend

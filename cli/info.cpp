@@ -60,6 +60,11 @@ void show_attention(const AttentionEntry& entry) {
                         : fmt::format("state: grows by {:.3g} keys and values a "
                                       "position",
                                       traits.state_growth / 2));
+  std::vector<std::string> more;
+  if (traits.causal_only) more.push_back("causal only");
+  if (traits.rotary != Rotary::none) more.push_back("takes rotary positions");
+  if (entry.cpu_only) more.push_back("on a CPU only");
+  if (!more.empty()) print_field("", fmt::format("{}", fmt::join(more, "; ")));
   for (const Setting& setting : entry.settings) {
     std::string line = fmt::format("            --{} {:<10}  ", flag_name(setting.key),
                                    to_string(setting.initial));
@@ -89,6 +94,9 @@ Json mechanisms() {
                    {"source", entry.source},
                    {"settings", settings},
                    {"causal", traits.not_causal.empty()},
+                   {"bidirectional", !traits.causal_only},
+                   {"rotary", traits.rotary != Rotary::none},
+                   {"cuda", !entry.cpu_only},
                    {"state_growth", traits.state_growth},
                    {"details", traits.details}});
   }

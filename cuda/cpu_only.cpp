@@ -10,9 +10,14 @@ LINEA_KERNEL_TABLE(TopKeysKernels, .top_keys = NoKernel<"top keys">(),
                    .listed_attention = NoKernel<"top keys">(),
                    .listed_attention_backward = NoKernel<"top keys">())
 
+LINEA_KERNEL_TABLE(ChannelDecayKernels, .channel_forward = NoKernel<"channel_forward">(),
+                   .channel_backward = NoKernel<"channel_backward">())
+
 LINEA_KERNEL_TABLE(DecayKernels, .log_decays = NoKernel<"log_decays">(),
                    .log_decays_backward = NoKernel<"log_decays_backward">(),
                    .state_products = NoKernel<"state_products">(),
                    .sum_back = NoKernel<"sum_back">())
+
+LINEA_KERNEL_TABLE(RotaryKernels, .rotate = NoKernel<"rotary positions">())
 
 }  // namespace linea::cuda

@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 template <typename T>
 void delta_step(Context& ctx, const ChunkShape& shape, const DeltaInput<T>& in,
                 Accumulator<T>* state, T* y) {
-  if (!shape.corrects) refuse_kernel("decay");
+  if (!shape.corrects || shape.channel_decays) refuse_kernel("decay");
   const int64_t BH = shape.batch_heads, F = shape.features, M = shape.values;
   if (BH == 0 || M == 0) return;
   launch(step_kernel<T>, dim3(blocks(BH), blocks((M + kColumns - 1) / kColumns)),

@@ -27,6 +27,7 @@ struct AttentionOptions {
   int64_t heads = 1, key_size = 1, value_size = 1;
   int64_t segment = 0, chunk = 0;  // 0: chosen by the implementation
   int64_t length = 0;              // positions of the model, 0: not known
+  bool rotary = false;             // rows are turned by their positions (Rotary::features)
   uint64_t seed = 1;
   int64_t layer = 0;  // separates the random numbers of the layers
   int64_t turn = 0;   // layers before this one that have the same item of a list
@@ -40,6 +41,10 @@ using Buffer = NamedTensor;
 
 // Writes numbers, rounded to float, into a tensor of f32 or f64: both then hold the same.
 void write_values(const std::vector<double>& values, const Tensor& into);
+
+// Whether an attention takes rows that are turned by their positions (autograd/rotary.h): none, q and k
+// that the layer turns, or it turns its features itself (AttentionOptions::rotary).
+enum class Rotary : uint8_t { none, inputs, features };
 
 // What is true of a mechanism under its settings; each fact answers one question of its callers.
 struct AttentionTraits {
@@ -57,6 +62,7 @@ struct AttentionTraits {
   // The device's work for a training step, or for a step of the recurrent form, is the same each
   // time and can be captured: the host computes nothing, and buffers and states keep their memory.
   bool training_capturable = true, step_capturable = true;
+  Rotary rotary = Rotary::none;
   double state_growth = 0;   // keys and values that a position adds to the state
   double saved_scalars = 8;  // of a position and head, apart from inputs and output: a bound
   // The factor of q when weights trained with softmax are loaded: 1 / sqrt(D) where the attention

@@ -25,7 +25,7 @@ Tensor sinusoidal_table(int64_t length, int64_t dim) {
 }  // namespace
 
 const std::vector<std::string>& position_kinds() {
-  static const std::vector<std::string> kinds = {"learned", "sinusoidal", "learned+grid"};
+  static const std::vector<std::string> kinds = {"learned", "sinusoidal", "learned+grid", "rotary"};
   return kinds;
 }
 
@@ -33,6 +33,7 @@ Var Embedding::forward(const Tensor& ids) const { return embedding(weight, ids);
 
 PositionEmbedding::PositionEmbedding(ParameterInit& init, const ModelConfig& config) {
   const int64_t length = config.length, dim = config.dim;
+  if (config.positions == "rotary") return;
   weight = config.positions == "sinusoidal"
                ? Var(sinusoidal_table(length, dim))
                : init.normal("position_embedding.weight", {length, dim}, kInitStd);
@@ -51,15 +52,19 @@ PositionEmbedding::PositionEmbedding(ParameterInit& init, const ModelConfig& con
 }
 
 Var PositionEmbedding::table(int64_t N) const {
+  if (!weight.defined()) return {};
   Var sum = rows(weight, 0, N);
   for (const Axis& axis : axes) sum = add(sum, axis.embedding.forward(axis.index.rows(0, N)));
   return sum;
 }
 
-Var PositionEmbedding::forward(const Var& x) const { return add_rows(x, table(x.size(1))); }
+Var PositionEmbedding::forward(const Var& x) const {
+  return weight.defined() ? add_rows(x, table(x.size(1))) : x;
+}
 
 Tensor PositionEmbedding::step(const Embedding& tokens, const Tensor& ids, const Tensor& position,
                                DType dtype) const {
+  if (!weight.defined()) return ops::cast(ops::embedding(tokens.weight.value(), ids), dtype);
   return ops::embed_position(tokens.weight.value(), ids, weight.value(), position, dtype);
 }
 

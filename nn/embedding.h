@@ -25,14 +25,14 @@ struct Embedding {
 // x + P[position], P [length,dim] learned, or
 //   P[n, 2i] = sin(n / 10000^(2i/dim)), P[n, 2i+1] = cos(n / 10000^(2i/dim))
 // (Vaswani 2017, section 3.5), or, of images, learned P[n] + R[row] + K[column] + C[channel] of the
-// token that position n predicts.
+// token that position n predicts. `rotary` has no table: attentions turn their rows.
 const std::vector<std::string>& position_kinds();
 struct PositionEmbedding {
   PositionEmbedding() = default;
   explicit PositionEmbedding(ParameterInit& init, const ModelConfig& config);
 
   Var forward(const Var& x) const;  // [B,N,dim], positions 0 .. N - 1
-  // The sum of all tables, for positions 0 .. N - 1, [N,dim].
+  // The sum of all tables, for positions 0 .. N - 1, [N,dim]; undefined without.
   Var table(int64_t N) const;
   // One position of B sequences: E[id] + P[position] -> [B,dim] as `dtype`. ids, position i32 [B]
   Tensor step(const Embedding& tokens, const Tensor& ids, const Tensor& position,
@@ -44,7 +44,7 @@ struct PositionEmbedding {
     Tensor index;
   };
 
-  Var weight;
+  Var weight;              // undefined: x
   std::vector<Axis> axes;  // of images
 };
 

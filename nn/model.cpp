@@ -56,6 +56,7 @@ AttentionOptions ModelConfig::attention_of(int64_t layer) const {
   options.key_size = dim / heads;
   options.value_size = second_vocab_size > 0 ? vocab_size : options.key_size;
   options.length = length;
+  options.rotary = positions == "rotary";
   options.seed = static_cast<uint64_t>(seed);
   options.layer = layer;
   options.turn = layer / static_cast<int64_t>(attentions.size());

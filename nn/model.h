@@ -59,6 +59,7 @@ class Transformer;
 struct LayerState {
   std::unique_ptr<AttentionState> attention;
   ConvolutionState convolution, feed_forward;  // of the inputs of the attention's and its branch
+  int64_t position = 0;                        // the next one, counted where q and k are turned
   size_t rows_bytes() const { return convolution.bytes() + feed_forward.bytes(); }
   size_t bytes() const { return attention->bytes() + rows_bytes(); }
 };

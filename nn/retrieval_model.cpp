@@ -33,6 +33,7 @@ RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
       config_.layers, config_.heads);
   const std::pair<const char*, bool> absent[] = {
       {"reversible", config_.reversible},
+      {"positions", config_.positions == "rotary"},
       {"layer_convolution", config_.layer_convolution != "none"},
       {"attention_output", config_.attention_output != "plain"}};
   for (const auto& [setting, given] : absent)

@@ -1,5 +1,6 @@
 #include "nn/self_attention.h"
 
+#include "autograd/rotary.h"
 #include "nn/model.h"
 
 namespace linea {
@@ -19,6 +20,14 @@ std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64
     fail(ErrorKind::usage,
          "`{}` does not go with `attention` {}: it counts its codes each time it runs",
          config.reversible ? "reversible" : "recompute", options.name);
+  if (config.positions != "rotary") return attention;
+  require(traits.rotary != Rotary::none,
+          "`positions` rotary goes with softmax attention and with rules without denominator, not "
+          "with `attention` {}: choose other `positions`",
+          label_of(options));
+  require(context().device.kind == DeviceKind::cpu,
+          "`positions` rotary has no kernels for `device` cuda yet: choose other `positions`, or "
+          "leave `device` out");
   return attention;
 }
 
@@ -69,7 +78,8 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
       norm(init, prefix + "norm1", config.dim, config.bias),
       qkv(init, prefix + "qkv", config.dim, 3 * config.dim, kInitStd, config.bias, 3),
       attention(make_layer_attention(config, layer)),
-      stream_id(dropout_stream) {
+      stream_id(dropout_stream),
+      turns(config.positions == "rotary" && attention->traits().rotary == Rotary::inputs) {
   gate = GateLayer(init, prefix, config, *attention);
   add_parameters(init, prefix, *attention);
   if (config.attention_output == "gated") {
@@ -84,13 +94,14 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
 }
 
 // q, k, v and the gates of x, in the layout and dtype that the attention takes.
-AttentionInputs SelfAttention::project(const Var& x) const {
+AttentionInputs SelfAttention::project(const Var& x, int64_t first) const {
   const DType wide = sum_dtype(x.dtype());
   AttentionInputs in;
   in.heads = heads;
   in.qkv = norm_linear(x, norm, qkv);
   if (gate.weight.defined()) set_gates(in, cast(gate.forward(x, &norm), wide), *attention);
   if (!attention->traits().bf16_inputs) in.qkv = cast(in.qkv, wide);
+  if (turns) in.qkv = rotated_qk(in.qkv, heads, first);
   if (attention->traits().packed_qkv) return in;
   const Var split = split_heads(in.qkv, 3, heads);
   in.q = select(split, 0);
@@ -103,7 +114,7 @@ AttentionInputs SelfAttention::project(const Var& x) const {
 Var SelfAttention::forward(const Var& residual, const Var& input, float dropout,
                            Var* auxiliary) const {
   const Var x = convolution.forward(input);
-  const AttentionInputs in = project(x);
+  const AttentionInputs in = project(x, 0);
   add_auxiliary_loss(*attention, in, auxiliary);
   const Var mixed = cast(attention->forward(in, AttentionMask{}), x.dtype());
   return add_output(residual, x, in.qkv.defined() ? mixed : merge_heads(mixed), dropout);
@@ -118,7 +129,7 @@ Var SelfAttention::add_output(const Var& residual, const Var& x, const Var& y,
 
 Var SelfAttention::step(const Var& residual, const Var& input, LayerState& state) const {
   const Var x = convolution.forward(input, &state.convolution);
-  const Tensor y = attention->step(*state.attention, project(x));
+  const Tensor y = attention->step(*state.attention, project(x, state.position++));
   return add_output(residual, x, cast(Var(y.reshape(x.shape())), x.dtype()), 0);
 }
 

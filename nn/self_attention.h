@@ -52,10 +52,11 @@ struct SelfAttention {
   Var output_norm;  // weight of each head and channel
   std::shared_ptr<Attention> attention;
   uint32_t stream_id;  // of dropout
+  bool turns;          // q and k by their positions
 
  private:
-  // x here and below: after the convolution.
-  AttentionInputs project(const Var& x) const;
+  // x here and below: after the convolution. first: the position of its first row.
+  AttentionInputs project(const Var& x, int64_t first) const;
   // residual + dropout(out(y)), with y normalized and gated by x where the model does so
   Var add_output(const Var& residual, const Var& x, const Var& y, float dropout) const;
 };

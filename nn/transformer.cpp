@@ -105,7 +105,9 @@ Tensor Transformer::embed_position(const DecodeState& state, const Tensor& ids) 
   if (!classes_.weight.defined()) return positions.step(tokens_, ids, position, config_.stored);
   Tensor x = ops::embedding(tokens_.weight.value(), ids);
   x = classes_.step(x, ids, position, state.classes);
-  return ops::cast(ops::add(x, ops::embedding(positions.weight.value(), position)), config_.stored);
+  if (positions.weight.defined())
+    x = ops::add(x, ops::embedding(positions.weight.value(), position));
+  return ops::cast(x, config_.stored);
 }
 
 Tensor Transformer::decode(DecodeState& state, const Tensor& ids) const {

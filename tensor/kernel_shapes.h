@@ -121,8 +121,9 @@ struct ChunkShape {
   // The incoming state is empty; the outgoing state is not used.
   bool starts = false, ends = false;
   FloatProducts products = FloatProducts::exact;
-  // What the state has for a key is subtracted from a new value, by rules without a denominator.
-  bool corrects = true;
+  // Rules without a denominator: what the state has for a key is subtracted from a new value; a log
+  // decay of each feature, not one of the head.
+  bool corrects = true, channel_decays = false;
 };
 
 // One row for each bh, `stride` elements apart; data may be null.
@@ -182,7 +183,7 @@ struct ChunkInput {
 
 // One segment of a rule without a denominator: q, k [BH,S,F], v [BH,S,M]; without q the segment only
 // updates the state. beta [BH,S], the weight of what is written, null where that is 1 and nothing is
-// corrected; log_decay [BH,S], null where the state does not decay.
+// corrected; log_decay [BH,S], or [BH,S,F], null where the state does not decay.
 template <typename T>
 struct DeltaInput {
   const T *q, *k;

@@ -262,6 +262,16 @@ struct DeltaKernels {
                          const A* state, A* dstate, const DeltaGradients<T>&);
 };
 
+// DeltaKernels with a log decay of each feature, [BH,S,F].
+template <typename T>
+struct ChannelDecayKernels {
+  using A = Accumulator<T>;
+  void (*channel_forward)(Context&, const ChunkShape&, const DeltaInput<T>&, A* state,
+                          Strided<T> y);
+  void (*channel_backward)(Context&, const ChunkShape&, const DeltaInput<T>&, Strided<const T> dy,
+                           const A* state, A* dstate, const DeltaGradients<T>&);
+};
+
 // Log decays and their gradients.
 template <typename T>
 struct DecayKernels {
@@ -288,6 +298,14 @@ struct DeltaStepKernels {
   // entries below the diagonal are read; e, x [BH,N,M]
   void (*solve_unit_lower)(Context&, const T* l, const T* e, T* x, bool transpose, int64_t BH,
                            int64_t N, int64_t M);
+};
+
+// Rows x [BH,S,width] turned by their positions: the pair (x_d, x_{d + width / 2}) of row i by the angle
+// whose cosine and sine are table[i,d] and table[i,d + width / 2]; `back`: the other way. y may be x.
+template <typename T>
+struct RotaryKernels {
+  void (*rotate)(Context&, const T* table, HeadRows<const T> x, HeadRows<T> y, int64_t BH,
+                 int64_t S, int64_t width, bool back);
 };
 
 // Softmax attention in blocks: no array of queries x keys is stored.
@@ -362,14 +380,14 @@ template <typename T, template <typename> typename... Topics>
 struct KernelTable : Topics<T>... {};
 
 template <typename T>
-using Kernels =
-    KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels, PanelKernels,
-                NormalizationKernels, GatedNormKernels, EmbeddingKernels, LossKernels,
-                SamplingKernels, FeatureKernels, RandomFeatureKernels, CodebookKernels,
-                ChunkForwardKernels, ChunkBackwardQueryKernels, ChunkBackwardKeyKernels,
-                StraightThroughKernels, RecurrentKernels, DeltaKernels, DecayKernels,
-                DeltaStepKernels, SoftmaxAttentionKernels, SparseAttentionKernels, TopKeysKernels,
-                ConvolutionKernels, OptimizerKernels, MuonKernels>;
+using Kernels = KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels,
+                            PanelKernels, NormalizationKernels, GatedNormKernels, EmbeddingKernels,
+                            LossKernels, SamplingKernels, FeatureKernels, RandomFeatureKernels,
+                            CodebookKernels, ChunkForwardKernels, ChunkBackwardQueryKernels,
+                            ChunkBackwardKeyKernels, StraightThroughKernels, RecurrentKernels,
+                            DeltaKernels, ChannelDecayKernels, DecayKernels, DeltaStepKernels,
+                            RotaryKernels, SoftmaxAttentionKernels, SparseAttentionKernels,
+                            TopKeysKernels, ConvolutionKernels, OptimizerKernels, MuonKernels>;
 
 // The kernels of a device for storage type T. Error: ErrorKind::usage where this build has no such
 // backend, or the device does not store T.

@@ -36,7 +36,8 @@ def cases():
                 yield COPY, f"--attention linear --feature {feature} --rule {rule}"
     yield COPY, "--attention linear --feature silu --rule delta --key-norm unit --beta-range 2"
     yield COPY, "--attention linear --rule decay --decay fixed"
-    for attention in "gdn", "gdn --beta-range 2", "ssd", "retnet", "gdn/softmax --attention-output gated", "ssd/gdn":
+    for attention in ("gdn", "gdn --beta-range 2", "ssd", "retnet", "gla", "gla --gate-rank 4", "kda", "ssd/gdn",
+                      "gdn/softmax --attention-output gated"):
         yield COPY, f"--attention {attention}"
     for feature in "positive", "hyperbolic", "trig", "relu":
         yield COPY, f"--attention performer --features 16 --feature {feature}"
@@ -55,6 +56,8 @@ def cases():
     yield COPY, "--attention linear:rule=gated-delta/softmax --attention-output gated"
     yield COPY, "--attention linear:feature=dpfp:nu=2/performer --features 16"
     yield COPY, "--positions sinusoidal --tie --no-bias"
+    for attention in "softmax", "softmax --window 5", "linear --rule delta --feature dpfp", "gdn/softmax", "retnet":
+        yield COPY, f"--positions rotary --attention {attention}"
     yield COPY, "--reversible"
     yield DIGITS, "--class-token --tie"
     yield DIGITS, "--class-token --class-embedding every"

@@ -27,15 +27,16 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention attention_output before beta_range bias block channels class_embedding codes decay dilation feature features heads key_norm keys
-layer_convolution layers length levels nu output_head pattern pattern_by positions reversible rule size stride summary task tie
-window"""
-UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device
-dim dropout dtype early_stop ema eval_every examples ffn flip globals keep_every keep_last lr max_time memory min_lr muon_lr muon_momentum
-optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
-judge_samples tokenizer vocab warmup weight_decay"""
+READ = """attention attention_output before beta_range bias block channels class_embedding codes decay dilation feature features gate_rank
+heads key_norm keys layer_convolution layers length levels nu output_head pattern pattern_by positions reversible rule size stride
+summary task tie window"""
+UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device dim
+dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr max_time memory min_lr muon_lr
+muon_momentum optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
+tokenizer vocab warmup weight_decay"""
 PATTERNS = "sparse local longformer sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()
-ALIASES = {"gdn": "silu gated-delta head unit", "retnet": "identity decay fixed none", "ssd": "silu decay head none"}
+ALIASES = {"gdn": "silu gated-delta head unit", "gla": "identity decay channel none", "kda": "silu gated-delta channel unit",
+           "retnet": "identity decay fixed none", "ssd": "silu decay head none"}
 DELETED = {"bigram_embedding": "false", "embedding_convolution": '"none"'}  # of earlier versions: only these values
 
 def choose(kind, name, known):
@@ -84,10 +85,8 @@ def elu(x):  # elu(x) + 1 (Katharopoulos 2020)
 def relu(x):  # Choromanski 2021
     return np.maximum(x, 0) + 1e-3, 0
 
-def from_logs(logs):
-    """Features exp(logs), of which the largest of a row is taken out as the row's weight."""
-    largest = logs.max(axis=-1)
-    return np.exp(logs - largest[..., None]), largest
+def from_logs(logs):  # Features exp(logs), of which the largest of a row is taken out as the row's weight
+    return np.exp(logs - logs.max(axis=-1, keepdims=True)), logs.max(axis=-1)
 
 def square(x):  # All products of two components, so that phi(q).phi(k) = (q.k)^2 (Tsai 2019)
     return np.einsum("hni,hnj->hnij", x, x).reshape(*x.shape[:2], -1), 0
@@ -111,19 +110,13 @@ def performer(x, omega, feature):
     choose("the random feature", feature, ["positive", "hyperbolic", "trig", "relu"])
     return from_logs(u - half_norm[..., None])
 
-def nearest_code(distance):  # 1 for the nearest code, else 0 (Lingle 2023); distance [H,N,F] is |k - c_f|^2
-    return np.eye(distance.shape[-1])[distance.argmin(axis=-1)]
-
-def mixture_of_codes(distance, width):  # p(f | k) = softmax_f(-|k - c_f|^2 / (2 width)) (Su 2023)
-    return softmax(-distance / (2 * width))
-
 def attentions(settings):
     """The settings of the attentions that the layers take in turn: "linear:rule=gated/softmax"."""
     def setting(text):
         key, value = text.split("=", 1)
         value = value.strip("{}")  # which hold a value with / or : together
-        known = choose("the setting", key.replace("-", "_"), READ.split() + UNREAD.split())
-        return known, int(value) if value.isdigit() else value
+        key = choose("the setting", key.replace("-", "_"), READ.split() + UNREAD.split())
+        return key, int(value) if value.isdigit() else value
     def item(name, *own):
         linear = zip(("feature", "rule", "decay", "key_norm"), ALIASES.get(name, "").split())
         return {**settings, "attention": "linear" if name in ALIASES else name, **dict(linear), **dict(map(setting, own))}
@@ -131,8 +124,7 @@ def attentions(settings):
 
 # ---- attention: q, k, v [H,N,D] -> y [H,N,D], position i from the positions j <= i ----
 def softmax(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
+    return divide(np.exp(x - x.max(axis=-1, keepdims=True)))
 
 def divide(x, by="sum"):  # Rows by their sum, or by their length; by 0: 0
     sums = {"sum": x, "unit": x ** 2, "none": 0 * x[..., :1] + 1}
@@ -199,8 +191,8 @@ def sum_rule(q, k, v, log_weight, logit=None):
     return divide(q @ k.swapaxes(1, 2) * weight) @ v
 
 def without_denominator(q, k, v, beta, log_decay, corrects):
-    """S_t = a_t S_{t-1} + k_t (beta_t v_t)^T, y_t = S_t^T q_t, log a and beta [H,N,1]. A rule that corrects replaces
-    what the key is bound to (Schlag 2021; with a decay: Yang 2025): v_t - (a_t S_{t-1})^T k_t in the place of v_t."""
+    """S_t = a_t S_{t-1} + k_t (beta_t v_t)^T, y_t = S_t^T q_t; beta [H,N,1], log a [H,N,1], or [H,N,F]: a_t is diagonal. A rule
+    that corrects (Schlag 2021; with a decay: Yang 2025) has v_t - (a_t S_{t-1})^T k_t in the place of v_t."""
     y = np.zeros_like(v)
     for h in range(len(q)):
         S = np.zeros((k.shape[-1], v.shape[-1]))
@@ -338,12 +330,19 @@ class Model:
     def attention(self, block, settings, x):
         x = self.norm(block + "norm1", self.convolution(block + "convolution1", x))
         q, k, v = (self.heads(part) for part in np.split(self.linear(block + "qkv", x), 3, axis=-1))
+        if settings["attention"] in ("softmax", "topk", *PATTERNS):
+            q, k = self.turned(q), self.turned(k)
         kinds = {"softmax": lambda _, settings, x, *qkv: softmax_attention(*qkv, windowed(len(x), settings.get("window", 0))),
                  "topk": lambda _, settings, x, q, k, v: softmax_attention(q, k, v, top_keys(q, k, settings["keys"])),
                  "vq": self.quantized, "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized,
                  **dict.fromkeys(PATTERNS, self.sparse)}
         y = choose("the attention", settings["attention"], kinds)(block, settings, x, q, k, v)
         return self.linear(block + "out", self.output(block, settings, x, y).swapaxes(0, 1).reshape(len(x), -1))
+
+    def turned(self, x):  # Rotary positions (Su 2021): pairs (x_d, x_{d+W/2}) of row n by the angle n 10000^(-2d/W)
+        n, h = np.arange(x.shape[1])[:, None] * (self.settings["positions"] == "rotary"), x.shape[2] // 2
+        z = (x[..., :h] + 1j * x[..., h:2 * h]) * np.exp(1j * n * 10000.0 ** (-2 * np.arange(h) / x.shape[2]))
+        return np.concatenate([z.real, z.imag, x[..., 2 * h:]], axis=-1)
 
     def output(self, block, settings, x, y):
         """y, or rms(y) weight silu(W x) of each head, of softmax attention y silu(W x)."""
@@ -370,19 +369,20 @@ class Model:
         rule = choose("the rule", settings["rule"], ["sum", "gated", "delta", "gated-delta", "decay"])
         (q, _), (k, log_weight) = phi(q), phi(k)  # the weight of a query cancels
         decay, corrects, norm = settings.get("decay", "head"), rule != "decay", settings.get("key_norm", "sum")
-        log_rate = self.tensor(block + "attention.log_rate", 0)
+        log_rate = self.tensor(block + "attention.log_rate", np.full(len(q), 0 if corrects else -np.log(16)))
         log_a = np.log1p(-2.0 ** (-5 - np.arange(len(q))))[:, None, None] * (decay == "fixed") + 0 * v[..., :1]
-        no_gate = rule == "sum" or not corrects and decay == "fixed"
-        u = log_a if no_gate else self.heads(self.linear(block + "gate", x))  # [H,N,gates]
+        x = self.linear(block + "gate_down", x) if decay == "channel" else x
+        ungated = rule == "sum" or (rule, decay) == ("decay", "fixed")
+        u = log_a if ungated else self.heads(self.linear(block + "gate", x))  # [H,N,gates]
         if rule in ("sum", "gated"):
             return sum_rule(q, k, v, log_weight, u[..., 0] if rule == "gated" else None)
-        weight = np.logaddexp(0, u) if decay == "head" else 1 + 0 * log_a
-        beta = settings.get("beta_range", 1) / (1 + np.exp(-u[..., :1])) if corrects else weight
-        if rule != "delta" and decay != "fixed":  # -A softplus(u); without A log sigmoid(u)
-            u = u[..., corrects:]
-            log_a = -np.exp(log_rate)[:, None, None] * np.logaddexp(0, u) if np.ndim(log_rate) else -np.logaddexp(0, -u)
-        q = divide(q, norm) * (1 if norm == "sum" else D ** -0.5)
-        return without_denominator(q, divide(k, norm), v, beta, log_a, corrects)
+        beta = np.logaddexp(0, u) if decay == "head" else 1 + 0 * log_a
+        beta = settings.get("beta_range", 1) / (1 + np.exp(-u[..., :1])) if corrects else beta
+        if rule != "delta" and decay != "fixed":  # -A softplus(u); without a tensor A log sigmoid(u)
+            u = u[..., corrects:] * (1 if block + "attention.log_rate" in self.tensors else -1)
+            log_a = -np.exp(log_rate)[:, None, None] * np.logaddexp(0, u)
+        q, k = self.turned(divide(q, norm)) * D ** (0 if norm == "sum" else -0.5), self.turned(divide(k, norm))
+        return without_denominator(q, k, v, beta, log_a, corrects)
 
     def performer(self, block, settings, x, q, k, v):
         omega, feature = self.tensor(block + "attention.omega"), settings["feature"]
@@ -394,10 +394,10 @@ class Model:
         codes = self.tensor(block + "attention.codebook")  # [H,F,D]
         distance = ((k[:, :, None] - codes[:, None]) ** 2).sum(axis=-1)
         if settings["attention"] == "vq":
-            p = nearest_code(distance)
+            p = np.eye(codes.shape[1])[distance.argmin(axis=-1)]  # Lingle 2023
         else:
             sigma, temperature = (self.tensor(block + "attention." + name) for name in ("sigma", "temperature"))
-            p = mixture_of_codes(distance, sigma ** 2 * temperature)
+            p = softmax(-distance / (2 * sigma ** 2 * temperature))  # Su 2023
         return sum_rule(from_logs(q @ codes.swapaxes(1, 2))[0], p, v, 0)
 
     def feed_forward(self, block, x):
@@ -408,7 +408,8 @@ class Model:
         """The scores of all tokens after each of `tokens`: [N, vocabulary]."""
         table, N, settings = self.tensor("token_embedding.weight"), len(tokens), self.settings
         positions = {"learned": lambda: self.tensor("position_embedding.weight"),
-                     "sinusoidal": lambda: sinusoidal(N, table.shape[1]), "learned+grid": self.grid}
+                     "sinusoidal": lambda: sinusoidal(N, table.shape[1]), "learned+grid": self.grid,
+                     "rotary": lambda: np.zeros((self.length, 1))}
         position = choose("the kind of positions", settings["positions"], positions)()
         if not 1 <= N <= len(position) or not 0 <= min(tokens) <= max(tokens) < len(table):
             raise ValueError(f"needs 1 to {len(position)} tokens from 0 to {len(table) - 1}")

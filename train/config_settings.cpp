@@ -44,7 +44,8 @@ void add_model(std::vector<GeneralSetting>& list) {
   add(&Config::ffn, integer_of("ffn", 1, "width of the feed-forward layers"), MayChange::never);
   add(&Config::positions,
       choice("positions", "", position_kinds(),
-             "position embedding; learned+grid: also of the row, column and channel of an image"));
+             "position embedding; learned+grid: also of the row, column and channel of an image; "
+             "rotary: none, attentions turn their rows by position"));
   add(&Config::layer_convolution,
       choice("layer_convolution", "", convolution_kinds(),
              "causal convolution of the inputs of attention and feed-forward: 1d: 4 positions; 2d: "

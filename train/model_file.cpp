@@ -119,7 +119,7 @@ std::vector<WeightCount> count_weights(const ModelConfig& config) {
   std::vector<WeightCount> counts = {
       {"token embeddings", static_cast<double>(config.input_vocab_size) * dim}};
   if (config.second_vocab_size > 0) return counts;  // one attention without the layers below
-  if (config.positions != "sinusoidal")
+  if (config.positions != "sinusoidal" && config.positions != "rotary")
     counts.push_back({"position embeddings", static_cast<double>(config.length) * dim});
   counts.push_back({fmt::format("{} layers of ffn {}", config.layers, config.ffn),
                     layers * (4 * dim * dim + 2 * dim * ffn), true});

@@ -12,6 +12,7 @@
 // delta rule".
 #include "autograd/delta_attention.h"
 #include "autograd/ops.h"
+#include "autograd/rotary.h"
 #include "autograd/update_rule.h"
 
 namespace linea {
@@ -58,6 +59,8 @@ class DeltaRule final : public UpdateRule {
       if (norm == KeyNorm::unit) *rows = unit_rows(*rows, 1);
     }
     result.q = scale(result.q, query_scale(norm, in.q.size(-1)));
+    if (spec().kind.rotary)
+      for (Var* rows : {&result.q, &result.k}) *rows = rotated(*rows);
     result.logs = false;
     result.gates.log_weight = {};
     if (!result.gates.beta.defined()) {
@@ -68,20 +71,24 @@ class DeltaRule final : public UpdateRule {
   }
 
   // Y = (D o Q K^T) X,  X = B (V - (the strict lower part of D o K K^T) X): a triangular system;
-  // without correction X = B V.  D_ij = a_{j+1} ... a_i, 0 where i does not see j
+  // without correction X = B V.  D_ij = a_{j+1} ... a_i, 0 where i does not see j; decays of features
+  // are in the products.
   Var quadratic(const naive::Inputs& in, const AttentionMask& mask) const override {
     using namespace naive;
-    const Var scores = matmul(in.q, in.k, false, true);
-    Var log_decay(log_mask(scores.shape(), scores.dtype(), mask));
-    if (in.gates.log_decay.defined())
-      log_decay = add(log_decay, decays_between(in.gates.log_decay));
-    const Var D = exp(log_decay), beta = in.gates.beta;
+    const Var& l = in.gates.log_decay;
+    const int64_t N = in.q.size(2);
+    Var D(log_mask({in.q.size(0), in.q.size(1), N, N}, in.q.dtype(), mask));
+    const bool channels = l.defined() && l.shape().rank() == 4;
+    if (l.defined() && !channels) D = add(D, decays_between(l));
+    D = exp(D);
+    const auto products = [&](const Var& x) {
+      return channels ? channel_products(x, in.k, l) : matmul(x, in.k, false, true);
+    };
+    const Var& beta = in.gates.beta;
     Var X = multiply(as_rows(beta, in.v.size(3)), in.v);
-    if (spec().kind.corrects) {
-      const Var B = as_rows(beta, in.q.size(2));
-      X = solve_unit_lower(multiply(multiply(B, matmul(in.k, in.k, false, true)), D), X);
-    }
-    return matmul(multiply(scores, D), X);
+    if (spec().kind.corrects)
+      X = solve_unit_lower(multiply(multiply(as_rows(beta, N), products(in.k)), D), X);
+    return matmul(multiply(products(in.q), D), X);
   }
 
   Tensor recurrent(const naive::Inputs& in) const override {
@@ -90,7 +97,7 @@ class DeltaRule final : public UpdateRule {
       Tensor S = full(head.k.size(1), head.v.size(1), 0);
       for (int64_t t = 0; t < y.size(0); ++t) {
         const Tensor q = head.q.rows(t, 1), k = head.k.rows(t, 1), v = head.v.rows(t, 1);
-        S = ops::scale(S, head.decay[static_cast<size_t>(t)]);
+        S = head.decayed(S, t);
         const Tensor missed = spec().kind.corrects ? subtract(v, ops::matmul(k, S)) : v;
         const Tensor x = ops::scale(missed, head.beta[static_cast<size_t>(t)]);
         S = ops::add(S, ops::matmul(k, x, true));
@@ -107,7 +114,7 @@ class DeltaRule final : public UpdateRule {
       for (int64_t first = 0; first < y.size(0); first += chunk) {
         const Chunk c(head, first, chunk);
         const double* beta = head.beta.data() + first;
-        const Tensor readers = scale_rows(head.k.rows(first, c.rows), c.decay.data());
+        const Tensor readers = ops::multiply(head.k.rows(first, c.rows), c.decay);
         const Tensor strengths = scale_rows(ops::matmul(readers, c.K, false, true), beta);
         const Tensor E = scale_rows(subtract(c.V, ops::matmul(readers, S)), beta);
         const Tensor X = spec().kind.corrects ? solve_unit_lower(Var(strengths), Var(E)).value()

@@ -184,6 +184,45 @@ Var decays_between(const Var& log_decay) {
                       });
 }
 
+// dq_if = sum_j dy_ij k_jf e, dk_jf = sum_i dy_ij q_if e, dl_tf = sum_{j < t <= i} dy_ij q_if k_jf e
+Var channel_products(const Var& q, const Var& k, const Var& log_decay) {
+  const size_t N = size_of(q.value(), 2), F = size_of(q.value(), 3),
+               heads = size_of(q.value(), 0) * size_of(q.value(), 1);
+  const std::vector<double> qs = q.value().to_doubles(), ks = k.value().to_doubles(),
+                            logs = log_decay.value().to_doubles();
+  // visit(pair, row of q, row of k, exp(l_{j+1} + ... + l_i)) of every i, f and j <= i, from i on down.
+  const auto each = [=](const auto& visit) {
+    for (size_t row = 0; row < heads * N; ++row)
+      for (size_t f = 0; f < F; ++f) {
+        double sum = 0;
+        for (size_t back = 0; back <= row % N; ++back) {
+          visit(row * N + row % N - back, row * F + f, (row - back) * F + f, std::exp(sum));
+          sum += logs[(row - back) * F + f];
+        }
+      }
+  };
+  std::vector<double> products(heads * N * N);
+  each([&](size_t pair, size_t i, size_t j, double e) { products[pair] += qs[i] * ks[j] * e; });
+  return Var::from_op(
+      "channel_products",
+      Tensor::from(products, {q.size(0), q.size(1), q.size(2), q.size(2)}, q.dtype()),
+      {q, k, log_decay}, [=, shape = q.shape()](const Tensor& dy) -> Gradients {
+        const std::vector<double> d = dy.to_doubles();
+        std::vector<double> dq(qs.size()), dk(ks.size()), dl(logs.size());
+        each([&](size_t pair, size_t i, size_t j, double e) {
+          dq[i] += d[pair] * ks[j] * e;
+          dk[j] += d[pair] * qs[i] * e;
+          for (size_t t = j + F; t <= i; t += F) dl[t] += d[pair] * qs[i] * ks[j] * e;
+        });
+        return {Tensor::from(dq, shape, dy.dtype()), Tensor::from(dk, shape, dy.dtype()),
+                Tensor::from(dl, shape, dy.dtype())};
+      });
+}
+
+Tensor Head::decayed(const Tensor& S, int64_t t) const {
+  return scale_rows(S, decay.select(t).to_doubles().data());
+}
+
 Tensor each_head(const Inputs& in, const std::function<void(const Head&, const Tensor&)>& form) {
   const NoGrad no_grad;
   const int64_t P = in.q.size(0) * in.q.size(1), N = in.q.size(2);
@@ -201,23 +240,38 @@ Tensor each_head(const Inputs& in, const std::function<void(const Head&, const T
     if (!x.defined()) return std::vector<double>(static_cast<size_t>(N), 0.0);
     return x.value().reshape({P, N}).select(p).to_doubles();
   };
+  // [N,F] of [P,N,F], or of [P,N] one for all features
+  const auto decays = [&](int64_t p) {
+    const Shape rows = q.select(p).shape();
+    if (!in.gates.log_decay.defined()) return Tensor::full(rows, DType::f64, 1.0);
+    const Tensor& all = in.gates.log_decay.value();
+    const auto width = static_cast<size_t>(all.numel() / std::max<int64_t>(P * N, 1));
+    const std::vector<double> logs =
+        exp_all(all.reshape({P, all.numel() / P}).select(p).to_doubles());
+    std::vector<double> wide;
+    for (size_t i = 0; i < static_cast<size_t>(rows.numel()); ++i)
+      wide.push_back(logs[width == 1 ? i / size_of(q, 2) : i]);
+    return Tensor::from(wide, rows);
+  };
   for (int64_t p = 0; p < P; ++p)
     form({q.select(p), k.select(p), v.select(p), scalars(in.gates.beta, p),
-          exp_all(scalars(in.gates.log_decay, p)), exp_all(scalars(in.gates.log_weight, p))},
+          exp_all(scalars(in.gates.log_weight, p)), decays(p)},
          y.select(p));
   return y.reshape(in.v.shape());
 }
 
 Chunk::Chunk(const Head& head, int64_t first, int64_t chunk)
     : rows(std::min(chunk, head.q.size(0) - first)), V(head.v.rows(first, rows)) {
-  std::vector<double> weight;  // w_j exp(-l_j)
-  for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
-    const size_t t = static_cast<size_t>(first) + i;
-    decay.push_back((i == 0 ? 1 : decay.back()) * head.decay[t]);
-    weight.push_back(head.weight[t] / decay.back());
+  const auto F = static_cast<size_t>(head.q.size(1));
+  std::vector<double> decays = head.decay.rows(first, rows).to_doubles(), weights;
+  for (size_t i = 0; i < decays.size(); ++i) {
+    if (i >= F) decays[i] *= decays[i - F];
+    weights.push_back(head.weight[static_cast<size_t>(first) + i / F] / decays[i]);
   }
-  Q = scale_rows(head.q.rows(first, rows), decay.data());
-  K = scale_rows(head.k.rows(first, rows), weight.data());
+  decay = Tensor::from(decays, {rows, head.q.size(1)});
+  Q = ops::multiply(head.q.rows(first, rows), decay);
+  K = ops::multiply(head.k.rows(first, rows),
+                    Tensor::from(weights, decay.shape()));  // w_j exp(-l_j)
   A = ops::mask_causal(ops::matmul(Q, K, false, true), 0);
 }
 
@@ -226,7 +280,8 @@ Tensor Chunk::read(const Tensor& S, const Tensor& X) const {
 }
 
 Tensor Chunk::update(const Tensor& S, const Tensor& X) const {
-  return ops::scale(ops::add(S, ops::matmul(K, X, true)), decay.back());
+  return scale_rows(ops::add(S, ops::matmul(K, X, true)),
+                    decay.select(rows - 1).to_doubles().data());
 }
 
 Tensor full(int64_t rows, int64_t columns, double value) {

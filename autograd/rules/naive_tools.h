@@ -41,22 +41,28 @@ Var as_columns(const Var& x, int64_t rows);  // x [B,H,N] -> x_j in all of colum
 // The log of what the state of j has decayed by at i, the sum of log_decay [B,H,N] from j + 1 to i:
 // [B,H,N,N], 0 where j >= i.
 Var decays_between(const Var& log_decay);
+// Products of rows q, k [B,H,N,F] with a log decay of each feature, l [B,H,N,F]: y_ij = sum_f q_if k_jf
+// exp(the sum of l_tf from j + 1 to i), 0 where j > i.
+Var channel_products(const Var& q, const Var& k, const Var& log_decay);
 
 // The gradient of g of the gated rule, or of a of the gated delta rule, [B,H,N], given that of y:
 // one position after the other in long double, without the sums that cancel in the fast forms. It
 // is right at gates near 0, and at 0 and 1 themselves.
 Tensor decay_gradient(const Inputs& in, const Tensor& dy);
 
-// One head in f64: q, k [N,F], v [N,M]; beta, and exp of the log decays and weights, of each
-// position.
+// One head in f64: q, k [N,F], v [N,M]; beta, and exp of the log weights, of each position, and exp
+// of the log decays of each feature, [N,F].
 struct Head {
   Tensor q, k, v;
-  std::vector<double> beta, decay, weight;
+  std::vector<double> beta, weight;
+  Tensor decay;
+  // S [F,...] at position t as it has decayed.
+  Tensor decayed(const Tensor& S, int64_t t) const;
 };
 // form(head, y [N,M]) of all heads -> y [B,H,N,M] in f64.
 Tensor each_head(const Inputs& in, const std::function<void(const Head&, const Tensor&)>& form);
 
-// Positions [first, first + C) of a head, C `chunk` or what is left. With l_i the sum of log decays
+// Positions [first, first + C) of a head, C `chunk` or what is left. With l_i the sums of log decays
 // from the start of the chunk to i, Q is exp(l_i) q_i, K is exp(-l_j) w_j k_j and A is Q K^T where
 // j <= i: decays and weights are gone. The decays of a chunk must multiply to more than 1e-300.
 struct Chunk {
@@ -64,7 +70,7 @@ struct Chunk {
   Tensor read(const Tensor& S, const Tensor& X) const;    // Q S + A X
   Tensor update(const Tensor& S, const Tensor& X) const;  // S at the end, of X written by K
   int64_t rows;
-  std::vector<double> decay;  // exp(l_i)
+  Tensor decay;  // exp(l_i) [C,F]
   Tensor Q, K, V, A;
 };
 

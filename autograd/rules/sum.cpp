@@ -63,12 +63,11 @@ class SumRule final : public UpdateRule {
     return each_head(in, [](const Head& head, const Tensor& y) {
       Tensor S = full(head.k.size(1), head.v.size(1), 0), z = full(1, head.k.size(1), 0);
       for (int64_t t = 0; t < y.size(0); ++t) {
-        const double a = head.decay[static_cast<size_t>(t)],
-                     w = head.weight[static_cast<size_t>(t)];
+        const double w = head.weight[static_cast<size_t>(t)];
         const Tensor q = head.q.rows(t, 1), k = ops::scale(head.k.rows(t, 1), w),
                      v = head.v.rows(t, 1);
-        S = ops::add(ops::scale(S, a), ops::matmul(k, v, true));
-        z = ops::add(ops::scale(z, a), k);
+        S = ops::add(head.decayed(S, t), ops::matmul(k, v, true));
+        z = ops::add(ops::multiply(z, head.decay.rows(t, 1)), k);
         ops::copy_into(divide(ops::matmul(q, S), ops::matmul(q, z, false, true)), y.rows(t, 1));
       }
     });

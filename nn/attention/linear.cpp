@@ -18,7 +18,7 @@ std::unique_ptr<FeatureMap> make_map(const AttentionOptions& options) {
 }
 
 // Decay and KeyNorm by name.
-std::vector<std::string> decay_names() { return {"head", "fixed"}; }
+std::vector<std::string> decay_names() { return {"head", "fixed", "channel"}; }
 std::vector<std::string> norm_names() { return {"sum", "unit", "none"}; }
 
 // A setting where it applies, else `otherwise`.
@@ -66,8 +66,12 @@ ChosenRule choose_rule(const AttentionOptions& options, const FeatureMap& map) {
     gates.beta_range = static_cast<double>(settings.integer("beta_range"));
   require(gates.beta_range == 1 || spec.kind.corrects,
           "`beta_range` is of rules that correct: with `rule` {} leave it out", spec.name);
-  if (norm == KeyNorm::sum && spec.kind.corrects && gates.decay <= Decay::head) return chosen;
-  chosen.own_gates = false;
+  chosen.own_gates = norm == KeyNorm::sum && spec.kind.corrects && gates.decay <= Decay::head;
+  spec.kind.rotary = options.rotary;
+  if (chosen.own_gates) {
+    if (options.rotary) chosen.rule = make_delta_rule(spec);
+    return chosen;
+  }
   require(context().device.kind == DeviceKind::cpu,
           "`rule` {} with these `decay` and `key_norm` has no kernels for `device` cuda yet: leave "
           "`device` out",
@@ -103,7 +107,7 @@ class LinearAttention final : public MappedAttention {
     if (chosen.own_gates)
       set_memory(chosen.rule->spec());
     else
-      set_decays(chosen.rule->spec().kind.corrects);
+      set_decays(chosen.gates, chosen.rule->spec().kind.corrects);
   }
 
   void set_memory(const RuleSpec& rule) {
@@ -128,7 +132,13 @@ class LinearAttention final : public MappedAttention {
 
   // At first A of a head is uniform in (1, 16), and softplus of a decay's bias log-uniform in
   // (0.001, 0.1). (Gu, Dao 2024, "Mamba")
-  void set_decays(bool corrects) {
+  void set_decays(const DecayGates& gates, bool corrects) {
+    if (gates.decay == Decay::channel) {
+      const int64_t rank = options_.settings.integer("gate_rank");
+      gate_.rank = rank > 0 ? rank : corrects ? options_.key_size : 16;
+      // log a, its gradient and that of u
+      traits_.saved_scalars += 3 * static_cast<double>(gates.features);
+    }
     if (!log_rate_.defined()) return;
     std::vector<double> log_rates;
     for (int64_t head = 0; head < options_.heads; ++head) {
@@ -212,7 +222,13 @@ AttentionEntry linear_attention_entry() {
                only_with("rule", {"gated-delta", "decay"},
                          defining(".gate", of_model(choice("decay", "head", decay_names(),
                                                            "what the state decays by: a number or "
-                                                           "a constant of the head"))))),
+                                                           "a constant of the head, or a number of "
+                                                           "each feature"))))),
+       labeled(InLabel::if_changed,
+               only_with("decay", {"channel"},
+                         of_model(integer("gate_rank", 0, at_least(0),
+                                          "rank of the projection to these decays; 0: 16, or the "
+                                          "size of a head where values are corrected")))),
        labeled(InLabel::if_changed,
                only_with("rule", without_denominator,
                          defining(".gate", of_model(choice("key_norm", "sum", norm_names(),

@@ -48,6 +48,7 @@ class MappedAttention : public Attention {
     const RuleSpec& rule = rule_->spec();
     traits_.causal_only = rule.causal_only;
     traits_.denominators = rule_->has_denominators();
+    traits_.rotary = traits_.denominators ? Rotary::none : Rotary::features;
     traits_.heads_differ = rule.heads_differ;
     traits_.straight_through = map_->straight_through();
     traits_.signed_weights = map_->weighs_keys();

@@ -19,7 +19,8 @@ class SoftmaxAttention final : public Attention {
       : Attention({.packed_qkv = true,
                    .bf16_inputs = true,
                    .softmax_weights = true,
-                   .step_capturable = false}),  // the host counts the keys
+                   .step_capturable = false,  // the host counts the keys
+                   .rotary = Rotary::inputs}),
         options_(options),
         window_(options.settings.integer("window")) {
     traits_.state_growth = window_ == 0 ? 2 : 0;

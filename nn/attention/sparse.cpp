@@ -24,7 +24,8 @@ class SparseAttention final : public Attention {
       : Attention({.not_causal = expressions.not_causal,
                    .packed_qkv = true,
                    .softmax_weights = true,
-                   .step_capturable = false}),  // the host chooses the keys
+                   .step_capturable = false,  // the host chooses the keys
+                   .rotary = Rotary::inputs}),
         options_(options) {
     const PatternSizes sizes{block,        options.image_width, options.image_channels,
                              options.seed, options.layer,       options.heads};

@@ -55,6 +55,7 @@ class TopkAttention final : public Attention {
       : Attention({.softmax_weights = true,
                    .decides = true,
                    .step_capturable = false,
+                   .rotary = Rotary::inputs,
                    .state_growth = 2}),
         options_(options),
         keys_(options.settings.integer("keys")) {

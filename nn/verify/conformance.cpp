@@ -43,7 +43,9 @@ std::vector<Measurement> measurements(const Subject& subject) {
   // A GPU does groups of chunks at once (cuda/chunk_sweep.h): what it keeps is constant from
   // longer lengths on.
   if (context().device.kind == DeviceKind::cpu)
-    all.push_back({{{"memory, scalars a position", traits.saved_scalars}}, memory});
+    all.push_back({{{"memory, scalars a position",
+                     subject.make_attention(kMemorySizes, DType::f32)->traits().saved_scalars}},
+                   memory});
   if (!subject.options.quick)  // the last: sums that cancel, 1e-5 to 1.5e-4 by a product's order
     all.push_back({{{"outputs, long, float", 1e-4},
                     {"gradients, long, float", 1e-5},

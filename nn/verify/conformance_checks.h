@@ -71,6 +71,7 @@ std::vector<Worst> recurrent(const Subject& subject, DType dtype);
 std::vector<Worst> large_inputs(const Subject& subject);
 std::vector<Worst> state_growth(const Subject& subject);
 std::vector<Worst> memory(const Subject& subject);
+inline constexpr Sizes kMemorySizes{1, 1, 2048, 16, 16};  // of `memory`, at first
 
 // nn/verify/conformance_gradients.cpp: gradients are true.
 std::vector<Worst> differences(const Subject& subject);

@@ -137,7 +137,8 @@ std::vector<Worst> state_growth(const Subject& subject) {
 std::vector<Worst> memory(const Subject& subject) {
   const Threads threads(1);
   const auto extra = [&](int64_t length) {
-    const Sizes sizes{1, 1, length, 16, 16};
+    Sizes sizes = kMemorySizes;
+    sizes.length = length;
     const Inputs x = draw(sizes, DType::f32);
     const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f32);
     const AttentionInputs in = inputs_for(*attention, x, true);
@@ -148,9 +149,10 @@ std::vector<Worst> memory(const Subject& subject) {
         static_cast<double>(o.y.bytes() + o.dq.bytes() + o.dk.bytes() + o.dv.bytes());
     return static_cast<double>(memory_use().peak) - before - results;
   };
-  const double at_2048 = extra(2048), at_4096 = extra(4096);
-  return {{(at_4096 - at_2048) / (2048 * sizeof(float)),
-           fmt::format("{:.0f} bytes at 2048 positions, {:.0f} at 4096", at_2048, at_4096)}};
+  const int64_t N = kMemorySizes.length;
+  const double at_n = extra(N), at_2n = extra(2 * N);
+  return {{(at_2n - at_n) / (static_cast<double>(N) * sizeof(float)),
+           fmt::format("{:.0f} bytes at {} positions, {:.0f} at {}", at_n, N, at_2n, 2 * N)}};
 }
 
 }  // namespace linea::conformance

@@ -155,7 +155,10 @@ void delta_step(Context& ctx, const ChunkShape& shape, const DeltaInput<T>& in, 
     T *written = workspace.data() + bh * M, *out = y + bh * M, *S = state + bh * F * M;
     const T *q = in.q + bh * F, *k = in.k + bh * F, *v = in.v.at(bh);
     const T beta = in.beta.data == nullptr ? T(1) : *in.beta.at(bh);
-    if (in.log_decay.data != nullptr) scale_row(S, F * M, exp_below(*in.log_decay.at(bh)));
+    if (shape.channel_decays)
+      for (int64_t f = 0; f < F; ++f) scale_row(S + f * M, M, exp_below(in.log_decay.at(bh)[f]));
+    else if (in.log_decay.data != nullptr)
+      scale_row(S, F * M, exp_below(*in.log_decay.at(bh)));
     std::fill_n(written, M, T(0));
     for (int64_t f = 0; shape.corrects && f < F; ++f) add_row(S + f * M, written, M, k[f]);
     for (int64_t m = 0; m < M; ++m) written[m] = beta * (v[m] - written[m]);

@@ -34,11 +34,13 @@ struct Mechanism {
   }
   // Those whose gates are beta and the log of a decay, without denominator.
   bool has_logs() const {
-    return attention == "gdn" || attention == "ssd" || attention == "retnet";
+    return corrects() || attention == "ssd" || attention == "retnet" || attention == "gla";
   }
-  bool corrects() const { return attention == "gdn"; }
+  bool corrects() const { return attention == "gdn" || attention == "kda"; }
+  bool channels() const { return attention == "gla" || attention == "kda"; }
   std::vector<std::string> log_gates() const {
     if (!has_logs() || attention == "retnet") return {};
+    if (attention == "gla") return {"log_decay"};
     return {"beta", "log_decay"};
   }
   bool is_delta() const { return rule == "delta" || rule == "gated-delta"; }
@@ -179,7 +181,7 @@ inline void by_logs(const Mechanism& m, const double* q, const double* k, const 
                     int64_t D, int64_t M, double* y) {
   const auto row = [&](const double* x) {
     Numbers features(x, x + D);
-    if (m.attention == "gdn" || m.attention == "ssd")
+    if (m.corrects() || m.attention == "ssd")
       for (double& f : features) f = f / (1 + std::exp(-f));
     const double length = std::sqrt(dot(features.data(), features.data(), D));
     if (m.corrects())

@@ -29,7 +29,9 @@ inline Arrays inputs_for(const Mechanism& m, const Sizes& s = {}) {
   if (m.both_codes()) in["codebook"] = normal(rows, 6, 0.8);
   if (m.attention == "soft-vq") in["sigma"] = {{1}, {0.8125}};
   for (const std::string& name : m.log_gates()) {
-    Array gate = normal({s.batch, s.heads, s.length}, name == "beta" ? 8 : 9);
+    const Shape positions{s.batch, s.heads, s.length};
+    const bool wide = name == "log_decay" && m.channels();
+    Array gate = normal(wide ? keys : positions, name == "beta" ? 8 : 9);
     for (double& g : gate.values)
       g = static_cast<float>(name == "beta" ? 1 / (1 + std::exp(-g)) : -0.2 * std::exp(2 * g));
     in[name] = gate;

@@ -123,7 +123,8 @@ TEST_F(Attend, RulesMatchTheFormula) {
 }
 
 TEST_F(Attend, LogDecaysMatchTheFormula) {
-  for (const char* attention : {"gdn", "ssd", "retnet"}) check_forms(*this, {attention, ""});
+  for (const char* attention : {"gdn", "ssd", "retnet", "gla", "kda"})
+    check_forms(*this, {attention, ""});
 }
 
 TEST_F(Attend, GradientsMatchDifferencesOfTheFormula) {
@@ -137,8 +138,9 @@ TEST_F(Attend, GradientsMatchDifferencesOfTheFormula) {
   check_gradients(*this, {"linear", "elu", "delta"}, {"q", "k", "v", "beta"});
   check_gradients(*this, {"linear", "exp", "delta"}, {"q", "k", "v", "beta"});
   check_gradients(*this, {"linear", "elu", "gated-delta"}, {"q", "k", "v", "gates"});
-  for (const char* attention : {"gdn", "ssd"})
+  for (const char* attention : {"gdn", "ssd", "kda"})
     check_gradients(*this, {attention, ""}, {"q", "k", "v", "beta", "log_decay"});
+  check_gradients(*this, {"gla", ""}, {"q", "k", "v", "log_decay"});
   check_gradients(*this, {"retnet", ""}, {"q", "k", "v"});
 }
 

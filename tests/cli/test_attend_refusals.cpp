@@ -72,6 +72,7 @@ TEST_F(Attend, NamesMissingAndMisshapedTensors) {
   input(gated, "gate", {}, {"no tensor gate", "[2,2,19]"});
   input(delta, "beta", {}, {"no tensor beta", "[2,2,19]"});
   input({"gdn", ""}, "log_decay", {}, {"no tensor log_decay", "[2,2,19]"});
+  input({"kda", ""}, "log_decay", {2, 2, 19}, {"log_decay is [2,2,19]", "[2,2,19,4]"});
   input({"ssd", ""}, "beta", {2, 2, 19, 1}, {"beta is [2,2,19,1]", "[2,2,19]"});
   input(vq, "codebook", {}, {"no tensor codebook", "[2,F,4]"});
   input(soft, "codebook", {}, {"no tensor codebook", "[2,F,4]"});

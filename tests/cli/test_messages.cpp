@@ -30,7 +30,8 @@ TEST_F(Messages, SuggestTheNearestWord) {
           {"'linaer'", "performer, retnet, soft-vq, softmax, sparse, "});
   refused(2, kCopy + " --feature cosine --out run", {"'cosine'", "elu, relu, exp, square, dpfp"});
   refused(2, kCopy + " --optimizer sgd --out run", {"'sgd'", "adamw, adam, radam"});
-  refused(2, kCopy + " --positions rotary --out run", {"'rotary'", "learned, sinusoidal"});
+  refused(2, kCopy + " --positions rotated --out run", {"'rotated'", "learned, sinusoidal"});
+  refused(2, kCopy + " --positions rotary --out run", {"--positions rotary", "--attention linear"});
   refused(2, kCopy + " --layer-convolution 2d --out run", {"--layer-convolution 2d", "1d"});
   refused(2, "train --task chess --out run",
           {"'chess'", "digits, mnist, cifar10, images, text, copy"});

@@ -46,6 +46,30 @@ TEST_F(OtherCommands, InfoListsTheSettingsOfAttentions) {
       << out;
 }
 
+TEST_F(OtherCommands, InfoHasFactsOfAttentions) {
+  const std::vector<nlohmann::json> lines = json_lines(done("info --json").out);
+  ASSERT_EQ(lines.size(), 1u);
+  ASSERT_EQ(lines[0]["mechanisms"].size(), lines[0]["attentions"].size());
+  for (const nlohmann::json& facts : lines[0]["mechanisms"]) {
+    const std::string name = facts["name"];
+    if (name == "kda") {
+      EXPECT_EQ(facts["causal"], true);
+      EXPECT_EQ(facts["state_growth"], 0);
+      EXPECT_EQ(facts["bidirectional"], false);
+      EXPECT_EQ(facts["rotary"], true);
+      EXPECT_EQ(facts["cuda"], false);
+      EXPECT_EQ(facts["settings"], (nlohmann::json{{"beta_range", 1}, {"gate_rank", 0}}));
+    }
+    if (name == "linear") {
+      EXPECT_EQ(facts["bidirectional"], true);
+      EXPECT_EQ(facts["rotary"], false);
+      EXPECT_EQ(facts["cuda"], true);
+    }
+  }
+  const std::string text = in_one_line(done("info").out);
+  EXPECT_NE(text.find("causal only; takes rotary positions; on a CPU only"), std::string::npos);
+}
+
 TEST_F(OtherCommands, InfoDescribesRunsAndFiles) {
   done(kDigits + " --steps 3 --out run");
   const std::string folder = "run/checkpoints/step-00000003";

@@ -36,6 +36,12 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
       kText + " --rule gated-delta --memory long",
       "train --task text --data text.txt --length 16 --attention linear:rule=gated/softmax/vq "
       "--codes 6 --layers 4 --heads 2 --dim 16 --ffn 32 --batch 2",
+      "train --task text --data text.txt --length 16 --attention gdn/gdn/gdn/softmax --layers 4 "
+      "--heads 2 --dim 16 --ffn 32 --batch 2 --layer-convolution 1d --attention-output gated",
+      "train --task text --data text.txt --length 24 --attention kda/kda/kda/softmax --layers 4 "
+      "--heads 2 --dim 16 --ffn 32 --batch 2 --positions rotary --optimizer muon",
+      "train --task text --data text.txt --length 24 --attention ssd/softmax:window=8/gla/retnet "
+      "--layers 4 --heads 2 --dim 16 --ffn 32 --batch 2 --recompute",
       kDigits + " --optimizer muon --layer-convolution 2d --attention-output gated",
       kDigits + " --class-token --class-embedding every --class-dropout 0.3",
       kDigits +

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/ops.h"
+#include "nn/optimizer.h"
 #include "nn/transformer.h"
 #include "tests/expect_error.h"
 #include "tests/nn/attention_options.h"
@@ -124,6 +125,33 @@ TEST(Hybrid, StepsMatchTheParallelForm) {
       expect_steps_are_rows(model, ids);
       EXPECT_EQ(model.is_step_capturable(), captures(first) && captures(second));
     }
+}
+
+// Those of published language models learn, and sample what they have learned; their states are those of
+// their layers.
+TEST(Hybrid, PublishedOnesTrainAndSample) {
+  const Tensor ids = some_ids(2, 20), targets = some_ids(2, 20, 1);
+  for (const std::string list :
+       {"gdn/gdn/gdn/softmax", "kda/kda/kda/softmax", "ssd/softmax:window=128"}) {
+    SCOPED_TRACE(list);
+    Transformer model(model_of(list, 4));
+    Optimizer optimizer({}, model.parameters());
+    double first = 0, last = 0;
+    for (int step = 0; step < 60; ++step) {
+      const Var loss = cross_entropy(model.forward(ids, true), targets);
+      last = loss.value().item();
+      if (step == 0) first = last;
+      backward(loss);
+      ASSERT_TRUE(optimizer.step(1e-2));
+    }
+    EXPECT_LT(last, 0.5 * first);
+    const NoGrad no_grad;
+    expect_steps_are_rows(model, ids);
+    size_t layers = 0;
+    for (int64_t layer = 0; layer < 4; ++layer)
+      layers += make_attention(model.config().attention_of(layer))->start(2, DType::f32)->bytes();
+    EXPECT_EQ(model.start(2).bytes(), layers);
+  }
 }
 
 TEST(Hybrid, StatisticsAreThoseOfTheLayersThatHaveThem) {

@@ -76,8 +76,8 @@ TEST(Transformer, RefusesInvalidSettings) {
   refused({"`length` is 0"}, [](ModelConfig& c) { c.length = 0; });
   refused({"`dropout` is 1"}, [](ModelConfig& c) { c.dropout = 1; });
   refused({"`dropout` is -0.5"}, [](ModelConfig& c) { c.dropout = -0.5f; });
-  refused({"`positions` is 'rotary'", "sinusoidal"},
-          [](ModelConfig& c) { c.positions = "rotary"; });
+  refused({"`positions` is 'rotated'", "sinusoidal"},
+          [](ModelConfig& c) { c.positions = "rotated"; });
   refused({"'linaer'", "linear", "softmax"},
           [](ModelConfig& c) { c.attentions[0].name = "linaer"; });
   refused({"'cosine'", "elu", "dpfp"},

@@ -6,11 +6,11 @@ namespace {
 
 using namespace decay_tests;
 
-const Formula kSums{.silu = true, .unit = false, .corrects = false};
+const Formula kSsd{.silu = true, .unit = false, .corrects = false};
 
 double retention(int64_t head) { return std::log1p(-std::exp2(-5.0 - static_cast<double>(head))); }
 
-TEST(Ssd, EveryFormIsTheFormula) { expect_forms_agree("ssd", {}, kSums, 1, true); }
+TEST(Ssd, EveryFormIsTheFormula) { expect_forms_agree("ssd", {}, kSsd, 1, true); }
 
 TEST(Ssd, IsFiniteAtExtremeDecays) { expect_finite_at_extreme_decays("ssd", {}, 1, true); }
 
@@ -33,7 +33,7 @@ TEST(Ssd, OneLogitWeighsAndDecays) {
   p.log_decay = Tensor::from(logs, p.log_decay.shape());
   AttentionInputs in{Var(p.x.q), Var(p.x.k), Var(p.x.v), Var(Tensor::from(u, {2, 2, 30, 1}))};
   in.gate_form = GateForm::logit;
-  EXPECT_LE(relative_error(ssd->forward(in, {}).value(), by_loops(kSums, p)), 1e-12);
+  EXPECT_LE(relative_error(ssd->forward(in, {}).value(), by_loops(kSsd, p)), 1e-12);
 }
 
 TEST(Retnet, EveryFormIsTheFormula) {

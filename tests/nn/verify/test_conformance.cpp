@@ -84,6 +84,8 @@ TEST(Registry, ListsEveryMechanism) {
                             "linear --feature elu --rule decay",
                             "gdn",
                             "gdn --beta-range 2",
+                            "gla",
+                            "kda",
                             "retnet",
                             "ssd"})
     EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;

@@ -128,6 +128,29 @@ class Corrections final : public Saboteur {
   }
 };
 
+// The gradient of kda's keys where they read has the sign of where they write, if factor is -1.
+template <int factor>
+class ReadersOfOtherSign final : public Saboteur {
+ public:
+  using Saboteur::Saboteur;
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    const auto unit = [](const Var& x) { return unit_rows(pointwise(Pointwise::silu, x), 1); };
+    const int64_t N = in.q.size(2), D = in.q.size(3);
+    const Var q = unit(in.q), k = unit(in.k),
+              readers = Var::from_op("sign", k.value(), {k},
+                                     [](const Tensor&dy) { return ops::scale(dy, factor); });
+    const Var beta = pointwise(Pointwise::sigmoid,
+                               reshape(columns(in.gate, 0, 1), {in.q.size(0), in.q.size(1), N})),
+              log_decay = log_decays(columns(in.gate, 1, D), right_->parameters()[0].var, 1, false),
+              products = naive::channel_products(readers, k, log_decay),
+              visible = exp(Var(naive::log_mask(products.shape(), products.dtype(), mask)));
+    const Var X = solve_unit_lower(multiply(naive::as_rows(beta, N), multiply(products, visible)),
+                                   multiply(naive::as_rows(beta, in.v.size(3)), in.v));
+    return scale(matmul(multiply(naive::channel_products(q, k, log_decay), visible), X),
+                 1 / std::sqrt(static_cast<double>(D)));
+  }
+};
+
 AttentionOptions named(const std::string& name) {
   AttentionOptions options;
   options.name = name;
@@ -142,6 +165,11 @@ TEST(Sabotage, ExponentialsOfFutureDecays) {
 TEST(Sabotage, SumsOfDecaysShiftedByOne) {
   expect_caught<ExclusiveSum, RightSums>("outputs = quadratic", named("ssd"));
   expect_caught<ExclusiveSum, RightSums>("step = outputs", named("ssd"));
+}
+
+TEST(Sabotage, AnotherSignOfKeysThatRead) {
+  for (const char* name : {"gradients = quadratic", "gradients = differences"})
+    expect_caught<ReadersOfOtherSign<-1>, ReadersOfOtherSign<1>>(name, named("kda"));
 }
 
 TEST(Sabotage, CorrectionsReadBeforeTheDecay) {

@@ -1,0 +1,66 @@
+#include "autograd/rotary.h"
+
+#include <cmath>
+
+#include "autograd/qkv_layout.h"
+#include "tensor/launch.h"
+
+namespace linea {
+namespace {
+
+void rotate(const Tensor& table, const HeadTensor& x, const HeadTensor& y, bool back) {
+  with_real(x.data.dtype(), "rotary", [&](auto zero) {
+    using T = decltype(zero);
+    kernels<T>(context().device)
+        .rotate(context(), table.data<T>(), x.rows<T>(), y.rows<T>(), x.batches * x.heads, x.length,
+                x.width, back);
+  });
+}
+
+Tensor turned_qk(const Tensor& table, const Tensor& qkv, int64_t heads, bool back) {
+  const Tensor y = qkv.clone();
+  for (const int64_t slot : {0, 1}) rotate(table, {qkv, slot, 3, heads}, {y, slot, 3, heads}, back);
+  return y;
+}
+
+}  // namespace
+
+Tensor rotary_table(int64_t first, int64_t count, int64_t width, DType dtype) {
+  const int64_t half = width / 2;
+  std::vector<double> table;
+  for (int64_t i = first; i < first + count; ++i)
+    for (int64_t d = 0; d < width; ++d) {
+      const int64_t pair = d < half ? d : d - half;
+      const double angle =
+          static_cast<double>(i) *
+          std::pow(10000.0, -2.0 * static_cast<double>(pair) / static_cast<double>(width));
+      table.push_back(d < half ? std::cos(angle) : std::sin(angle));
+    }
+  return Tensor::from(table, {count, width}, dtype);
+}
+
+Tensor rotated(const Tensor& table, const Tensor& x, bool back) {
+  const Tensor y(x.shape(), x.dtype());
+  const Shape rows{x.size(0), 1, x.size(1), x.size(2)};
+  rotate(table, x.reshape(rows), y.reshape(rows), back);
+  return y;
+}
+
+// dx = dy turned back
+Var rotated(const Var& x) {
+  const Tensor table = rotary_table(0, x.size(2), x.size(3), x.dtype());
+  const Shape rows{x.size(0) * x.size(1), x.size(2), x.size(3)};
+  return Var::from_op("rotated", rotated(table, x.value().reshape(rows)).reshape(x.shape()), {x},
+                      [table, rows](const Tensor& dy) {
+                        return rotated(table, dy.reshape(rows), true).reshape(dy.shape());
+                      });
+}
+
+Var rotated_qk(const Var& qkv, int64_t heads, int64_t first) {
+  const Tensor table = rotary_table(first, qkv.size(1), qkv.size(2) / (3 * heads), qkv.dtype());
+  return Var::from_op(
+      "rotated_qk", turned_qk(table, qkv.value(), heads, false), {qkv},
+      [table, heads](const Tensor& dy) { return turned_qk(table, dy, heads, true); });
+}
+
+}  // namespace linea
