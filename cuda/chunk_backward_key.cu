@@ -2,6 +2,7 @@
 // tensor/cpu/chunk_backward.h.
 #include "cuda/chunk_backward.h"
 #include "cuda/kernel_tables.h"
+#include "cuda/walk.h"
 
 namespace linea::cuda {
 namespace {
@@ -239,6 +240,8 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
                         HeadRows<T> dv) {
   const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.batch_heads == 0) return;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (walk_key(ctx, shape, in, dy, saved, ddenominator, grads, dk, dv)) return;
   with_rule(shape, grads.scale != nullptr, [&](auto rule) {
     backward_key<rule.value>(ctx, shape, in, dy, saved, ddenominator, grads, dk, dweight, dv);
   });

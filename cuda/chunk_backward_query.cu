@@ -2,6 +2,7 @@
 // tensor/cpu/chunk_backward.h.
 #include "cuda/chunk_backward.h"
 #include "cuda/kernel_tables.h"
+#include "cuda/walk.h"
 
 namespace linea::cuda {
 namespace {
@@ -142,6 +143,8 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
                           Strided<Accumulator<T>> ddenominator) {
   const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.batch_heads == 0) return;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (walk_query(ctx, shape, in, y, dy, saved, states, dq, ddenominator)) return;
   with_rule(shape, states.scale != nullptr, [&](auto rule) {
     backward_query<rule.value>(ctx, shape, in, y, dy, saved, states, dq, ddenominator);
   });

@@ -2,6 +2,7 @@
 // tensor/cpu/chunk.h.
 #include "cuda/chunk_sweep.h"
 #include "cuda/kernel_tables.h"
+#include "cuda/walk.h"
 
 namespace linea::cuda {
 namespace {
@@ -193,6 +194,8 @@ void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& i
                    const ChunkRows<Accumulator<T>>& saved) {
   const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.batch_heads == 0) return;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (walk_forward(ctx, shape, in, states, y, saved)) return;
   with_rule(shape, states.scale != nullptr,
             [&](auto rule) { forward<rule.value>(ctx, shape, in, states, y, saved); });
 }

@@ -1,12 +1,14 @@
-// Tensor-core instructions that CUDA C++ has no function for: inline PTX under nvcc, the emulator's
-// functions under g++. One wrapper per form of an instruction; layouts as in the PTX ISA, "Matrix
-// fragments for mma.m16n8k16" and "mma.m16n8k8".
+// Instructions that CUDA C++ has no function for, or the emulator none: inline PTX under nvcc, the
+// emulator's functions or plain C++ under g++. One wrapper per form of an instruction; layouts as in
+// the PTX ISA, "Matrix fragments for mma.m16n8k16" and "mma.m16n8k8".
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
 #include <source_location>
+
+#include "tensor/bfloat16.h"
 
 #ifdef LINEA_CUDA_EMULATED
 #include "cuda/emulator/device/matrix.h"
@@ -52,6 +54,28 @@ __device__ __forceinline__ uint32_t to_tf32(float x) {
   uint32_t word = 0;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(x));
   return word & 0xFFFFE000u;  // the low bits of the result are unspecified
+#endif
+}
+
+// 2^x with an error below 2^-22, 0 where that is below the smallest normal float.
+__device__ __forceinline__ float exp2_approx(float x) {
+#ifdef LINEA_CUDA_EMULATED
+  return exp2f(x);
+#else
+  float y = 0;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
+// Two floats as a word of two bf16, the first in its lower half.
+__device__ __forceinline__ uint32_t to_bf16_pair(float low, float high) {
+#ifdef LINEA_CUDA_EMULATED
+  return uint32_t{BFloat16(low).bits} | uint32_t{BFloat16(high).bits} << 16;
+#else
+  uint32_t pair = 0;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
 #endif
 }
 

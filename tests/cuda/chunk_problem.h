@@ -67,6 +67,7 @@ struct ChunkSetting {
   bool hints = true;              // the kernels get which segment starts and which ends
   bool by_head = true;            // rows are in [B,N,H,width], else in [B,H,N,width]
   int64_t tiles = 0, blocks = 0;  // how a GPU cuts its work (tensor/context.h)
+  int64_t gap = 0;                // elements between rows, NaN in those of inputs
 };
 
 // How the context's device cuts its work, while it lives. (A device starts with sizes of its own.)
@@ -94,10 +95,10 @@ class ChunkProblem {
   explicit ChunkProblem(const ChunkSetting& s)
       : s_(s),
         scaled_(s.kind == FeatureKind::logs || s.weights || s.decays),
-        q_(features<T>({kPairs, s.N, s.F}, 1, s.kind, s.feature, s.stddev, 0)),
-        k_(features<T>({kPairs, s.N, s.F}, 2, s.kind, s.feature, s.stddev, s.lost)),
-        v_(input<T>({kPairs, s.N, s.M}, 3)),
-        dy_(input<T>({kPairs, s.N, s.M}, 4)),
+        q_(spread(features<T>({kPairs, s.N, s.F}, 1, s.kind, s.feature, s.stddev, 0))),
+        k_(spread(features<T>({kPairs, s.N, s.F}, 2, s.kind, s.feature, s.stddev, s.lost))),
+        v_(spread(input<T>({kPairs, s.N, s.M}, 3))),
+        dy_(spread(input<T>({kPairs, s.N, s.M}, 4))),
         weight_(input<T>({kPairs, s.N}, 5, s.weight_std)),
         decay_(negative<T>({kPairs, s.N}, 6, s.weight_std)),
         valid_(Tensor::from(std::vector<int32_t>{static_cast<int32_t>(s.N - s.N / 3),
@@ -191,6 +192,16 @@ class ChunkProblem {
 
   Tensor k() const { return k_; }
 
+  // The rows of x [P,N,width + gap] without what is between them.
+  std::vector<double> without_gaps(const Tensor& x) const {
+    const std::vector<double> all = x.to_doubles();
+    if (x.shape().rank() < 3) return all;
+    std::vector<double> result;
+    for (int64_t e = 0; e < x.numel(); ++e)
+      if (e % x.size(2) < x.size(2) - s_.gap) result.push_back(all[static_cast<size_t>(e)]);
+    return result;
+  }
+
   // Changes all keys and values from position `first` on.
   void change_from(int64_t first, double by) {
     for (const Tensor& x : {k_, v_, weight_})
@@ -219,6 +230,16 @@ class ChunkProblem {
     for (const Tensor& x : {k_, v_, weight_, decay_})
       change(x,
              [&](int64_t batch, int64_t i, T value) { return i < count[batch] ? value : T(NAN); });
+  }
+
+  Tensor spread(const Tensor& x) const {
+    if (s_.gap == 0) return x;
+    const int64_t width = x.size(2), row = width + s_.gap;
+    const std::vector<T> from = x.to_vector<T>();
+    std::vector<T> to(static_cast<size_t>(kPairs * s_.N * row), T(NAN));
+    for (int64_t i = 0; i < kPairs * s_.N; ++i)
+      std::copy_n(from.begin() + i * width, width, to.begin() + i * row);
+    return Tensor::from(to, {kPairs, s_.N, row});
   }
 
   static Tensor like(const Tensor& x) { return Tensor::zeros(x.shape(), x.dtype()); }

@@ -1,0 +1,203 @@
+// y and d of a segment by a walk over its chunks, and the walk that only sums. Formulas:
+// cuda/walk.h.
+#include "cuda/walk.h"
+
+namespace linea::cuda {
+namespace {
+
+template <int kD>
+struct ForwardShared {
+  struct Stage {
+    Panel<kTile, kD> q, k, v;
+  } stage[2];
+  Panel<kD, kD> state;
+  float key_sum[kD];
+  Stretch stretch;
+  int64_t at_q, at_k, at_v, at_y;  // offsets
+};
+
+template <int kD>
+__global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
+    forward_walk(ChunkShape shape, Stretches cut, ChunkInput<BFloat16> in, WalkStates ends,
+                 HeadRows<BFloat16> y, Strided<float> denominator) {
+  SharedMemory memory;
+  ForwardShared<kD>& shared = *memory.take<ForwardShared<kD>>(1);
+  using Own = Band<kD>;
+  const Stretch& stretch = publish_stretch(shape, cut, shared.stretch);
+  publish_offset(in.q, stretch, shared.at_q);
+  publish_offset(in.k, stretch, shared.at_k);
+  publish_offset(in.v, stretch, shared.at_v);
+  publish_offset(y, stretch, shared.at_y);
+  __syncthreads();
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, row = Own::row(), col = Own::col();
+
+  const auto bring = [&](int chunk) {
+    if (chunk < stretch.end) {
+      auto& to = shared.stage[chunk & 1];
+      const int keys = stretch.keys(chunk);
+      bring_chunk(to.q, in.q, shared.at_q, chunk, stretch.rows(chunk));
+      bring_chunk(to.k, in.k, shared.at_k, chunk, keys);
+      bring_chunk(to.v, in.v, shared.at_v, chunk, keys);
+    }
+    __pipeline_commit();
+  };
+  WalkState<kD> state;
+  bring(stretch.first);
+  state.load(ends);
+  for (int chunk = stretch.first; chunk < stretch.end; ++chunk) {
+    bring(chunk + 1);
+    auto& now = shared.stage[chunk & 1];
+    const int rows = stretch.rows(chunk);
+    state.publish(shared.state, shared.key_sum);
+    __pipeline_wait_prior(1);
+    __syncthreads();
+    make_features(now.q, shape.feature, rows);
+    make_features(now.k, shape.feature, stretch.keys(chunk));
+    __syncthreads();
+
+    BandSums<kTile> weights = {};  // A
+    BandSums<Own::kColumns> sums = {};
+    float d[2] = {};
+    product<kD, Along::terms, Along::terms>(weights, now.q, row, now.k, 0);
+    each_sum(weights, [&](float& weight, int lower, int i, int j) {
+      if (j > row + i) weight = 0;
+      d[lower] += weight;
+    });
+#pragma unroll
+    for (int lower = 0; lower < 2; ++lower) {
+#pragma unroll
+      for (int f = 0; f < kD; f += 8) {
+        const int of = f + lane % 4 * 2;
+        const uint32_t pair = now.q.pair(row + lane / 4 + lower * 8, of);
+        d[lower] +=
+            lower_bf16(pair) * shared.key_sum[of] + upper_bf16(pair) * shared.key_sum[of + 1];
+      }
+      d[lower] += __shfl_xor_sync(kWholeWarp, d[lower], 1);
+      d[lower] += __shfl_xor_sync(kWholeWarp, d[lower], 2);
+    }
+    product_from_registers<Along::tile>(sums, weights, now.v, col);
+    product<kD, Along::terms, Along::tile>(sums, now.q, row, shared.state, col);
+
+    const int64_t first = int64_t{chunk} * kTile;
+    float inverse[2];
+#pragma unroll
+    for (int lower = 0; lower < 2; ++lower) {
+      inverse[lower] = reciprocal_or_zero(d[lower]);
+      const int i = row + lane / 4 + lower * 8;
+      if (col == 0 && lane % 4 == 0 && i < rows) denominator.at(stretch.bh)[first + i] = d[lower];
+    }
+    write_rows(chunk_at(y, shared.at_y, chunk) + col, stride_of(y), sums, row, rows,
+               [&](float& left, float& right, int lower, int, int) {
+                 left *= inverse[lower], right *= inverse[lower];
+               });
+    state.add(now.k, now.v);
+    __syncthreads();
+  }
+  state.store(ends);
+}
+
+template <int kD>
+struct SumShared {
+  struct Stage {
+    Panel<kTile, kD> rows, values;
+    float denominator[kTile], weight[kTile];
+  } stage[2];
+  Stretch stretch;
+  int64_t at_rows, at_values;
+};
+
+// The sums of each stretch.
+template <int kD>
+__global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
+    sum_walk(ChunkShape shape, Stretches cut, WalkTerms terms, WalkStates ends) {
+  SharedMemory memory;
+  SumShared<kD>& shared = *memory.take<SumShared<kD>>(1);
+  const Stretch& stretch = publish_stretch(shape, cut, shared.stretch);
+  publish_offset(terms.rows, stretch, shared.at_rows);
+  publish_offset(terms.values, stretch, shared.at_values);
+  __syncthreads();
+  const bool queries = terms.of_queries();
+  const auto count_in = [&](int chunk) {
+    return queries ? stretch.rows(chunk) : stretch.keys(chunk);
+  };
+  const auto bring = [&](int chunk) {
+    if (chunk < stretch.end) {
+      auto& to = shared.stage[chunk & 1];
+      const int count = count_in(chunk), first = chunk * kTile;
+      bring_chunk(to.rows, terms.rows, shared.at_rows, chunk, count);
+      bring_chunk(to.values, terms.values, shared.at_values, chunk, count);
+      if (queries) {
+        bring_numbers(to.denominator, terms.denominator.at(stretch.bh) + first, count);
+        bring_numbers(to.weight, terms.weight.at(stretch.bh) + first, count);
+      }
+    }
+    __pipeline_commit();
+  };
+  WalkState<kD> state;
+  bring(stretch.first);
+  for (int chunk = stretch.first; chunk < stretch.end; ++chunk) {
+    bring(chunk + 1);
+    auto& now = shared.stage[chunk & 1];
+    __pipeline_wait_prior(1);
+    __syncthreads();
+    make_features(now.rows, shape.feature, count_in(chunk));
+    if (queries) divide_rows(now.values, now.denominator, count_in(chunk));
+    __syncthreads();
+    state.add(now.rows, now.values, queries ? now.weight : nullptr);
+    __syncthreads();
+  }
+  state.store(ends);
+}
+
+template <int kD>
+void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,
+             const ChunkState<float>& running, const HeadRows<BFloat16>& y,
+             const ChunkRows<float>& saved) {
+  const Stretches cut = stretches_of(ctx, shape);
+  const StretchStates states(ctx, shape, cut, {in.k, in.v}, running);
+  launch_walk<forward_walk<kD>, ForwardShared<kD>>(ctx, shape, cut, in, states.view(), y,
+                                                   saved.denominator);
+}
+
+}  // namespace
+
+StretchStates::StretchStates(Context& ctx, const ChunkShape& shape, const Stretches& cut,
+                             const WalkTerms& terms, const ChunkState<float>& running)
+    : sums_(ctx, cut.count == 1
+                     ? 0
+                     : shape.batch_heads * cut.count * shape.features * (shape.values + 1)) {
+  if (cut.count == 1) {
+    if (!shape.starts) view_.state = running.state, view_.key_sum = running.key_sum;
+    if (!shape.ends) view_.final_state = running.state, view_.final_key_sum = running.key_sum;
+    return;
+  }
+  const int64_t F = shape.features, rows = shape.batch_heads * F;
+  float* const state = sums_.data();
+  float* const key_sum = state + rows * cut.count * shape.values;
+  with_width_of_walks(F, [&](auto width) {
+    launch_walk<sum_walk<width.value>, SumShared<width.value>>(
+        ctx, shape, cut, terms, WalkStates{nullptr, nullptr, state, key_sum});
+  });
+  const Group group{0, cut.count};
+  const Direction direction{terms.of_queries(), -1};
+  for_each(
+      ctx, rows * shape.values,
+      ScanSums<float>{F, shape.values, group, direction, nullptr, nullptr, running.state, state});
+  for_each(ctx, rows,
+           ScanSums<float>{F, 1, group, direction, nullptr, nullptr, running.key_sum, key_sum});
+  view_.state = state, view_.key_sum = key_sum;
+}
+
+bool walk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,
+                  const ChunkState<float>& states, const HeadRows<BFloat16>& y,
+                  const ChunkRows<float>& saved) {
+  bool done = false;
+  if (!can_walk(shape, in, states, y)) return done;
+  with_width_of_walks(shape.features, [&](auto width) {
+    done = holds<ForwardShared<width.value>>(ctx);
+    if (done) forward<width.value>(ctx, shape, in, states, y, saved);
+  });
+  return done;
+}
+
+}  // namespace linea::cuda
