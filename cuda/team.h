@@ -1,6 +1,8 @@
 // Teams: the threads that process a row together, a warp for short rows and a block for long ones.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/block.h"
 
 namespace linea::cuda {
@@ -74,19 +76,24 @@ void for_each_team(const Context& ctx, int64_t rows, int64_t columns, const Body
          dim3(kBlockThreads), 0, stream(ctx), rows, body);
 }
 
-// A body of for_each_team from an elementwise one: body(r, c).
+// A body of for_each_team from an elementwise one: body(r, c). A team has a piece of a row, as there
+// may be few rows, and long ones.
 template <typename Body>
 struct EachColumn {
-  int64_t columns;
+  int64_t columns, pieces;  // of a row
   Body body;
   template <typename Team>
-  __device__ void operator()(Team team, int64_t r) const {
-    for (int64_t c = team.rank(); c < columns; c += Team::kThreads) body(r, c);
+  __device__ void operator()(Team team, int64_t piece) const {
+    const int64_t r = piece / pieces, first = piece % pieces * kLongestOfWarp;
+    const int64_t end = first + kLongestOfWarp < columns ? first + kLongestOfWarp : columns;
+    for (int64_t c = first + team.rank(); c < end; c += Team::kThreads) body(r, c);
   }
 };
 template <typename Body>
 void for_each_column(const Context& ctx, int64_t rows, int64_t columns, const Body& body) {
-  for_each_team(ctx, columns > 0 ? rows : 0, columns, EachColumn<Body>{columns, body});
+  const int64_t pieces = (columns + kLongestOfWarp - 1) / kLongestOfWarp;
+  for_each_team(ctx, rows * pieces, std::min(columns, kLongestOfWarp),
+                EachColumn<Body>{columns, pieces, body});
 }
 
 }  // namespace linea::cuda
