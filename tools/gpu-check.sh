@@ -105,7 +105,7 @@ part_attention() {
   fi
   measure 60 "$linea" bench attention $sizes --lengths 2048 --attention softmax,performer,linear:rule=gated,linear:rule=delta
   if command -v ncu >/dev/null; then
-    filter='regex:sum_chunk|read_chunk|query_gradient|key_gradient|value_gradient|attend|gradient_of'
+    filter='regex:_walk'
     timeout 90 ncu --clock-control none --set basic --section SchedulerStats --section WarpStateStats \
       --section ComputeWorkloadAnalysis --section MemoryWorkloadAnalysis --csv --page raw \
       --kernel-name "$filter" --launch-count 12 \
