@@ -39,10 +39,23 @@ void start_device(Machine& m, int device) {
           device, count, count == 1 ? "" : "s");
   check_cuda(cudaSetDevice(device), "selecting the device");
   m.queue.device = device;
-  int shared_bytes = 0;
-  check_cuda(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-             "querying shared memory");
-  m.queue.shared_bytes = static_cast<size_t>(shared_bytes);
+  const auto attribute = [&](cudaDeviceAttr which) {
+    int value = 0;
+    check_cuda(cudaDeviceGetAttribute(&value, which, device), "querying the device");
+    return value;
+  };
+  const int major = attribute(cudaDevAttrComputeCapabilityMajor);
+  require(
+      major >= 8,
+      "`device` is 'cuda:{}', of compute capability {}.{}: kernels need 8.0 or more, as an A100 "
+      "has; use another device, or leave `device` out",
+      device, major, attribute(cudaDevAttrComputeCapabilityMinor));
+  require(
+      attribute(cudaDevAttrMemoryPoolsSupported) != 0,
+      "`device` is 'cuda:{}', whose driver has no memory pools: install one of CUDA 12 or later, "
+      "or leave `device` out",
+      device);
+  m.queue.shared_bytes = static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
   check_cuda(cudaStreamCreateWithFlags(&m.queue.stream, cudaStreamNonBlocking),
              "creating a stream");
   // Keep freed blocks, so that no step waits for the driver.

@@ -23,6 +23,10 @@ void trim() {
   check_cuda(cudaMemPoolTrimTo(driver_pool(), 0), "trimming the memory pool");
 }
 
+void release_shared_cache();
+
+thread_local CachingAllocator* current = nullptr;  // null: the shared pool
+
 void* take(size_t bytes) {
   // A captured allocation would belong to the graph.
   if (default_queue().recording) refuse("memory cannot be allocated during graph capture");
@@ -30,6 +34,7 @@ void* take(size_t bytes) {
   cudaError_t error = cudaMallocAsync(&block, bytes, default_queue().stream);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
+    if (current != nullptr) release_shared_cache();  // the pool has released its own
     trim();
     error = cudaMallocAsync(&block, bytes, default_queue().stream);
   }
@@ -89,7 +94,7 @@ Pools& pools() {
   return *instance;
 }
 
-thread_local CachingAllocator* current = nullptr;  // null: the shared pool
+void release_shared_cache() { pools().shared.release_cache(); }
 
 template <typename Visit>
 void each_pool(const Visit& visit) {
@@ -155,6 +160,7 @@ CachingAllocator& take_pool() {
   }
   CachingAllocator* const pool = pools().idle.back();
   pools().idle.pop_back();
+  pool->set_limit(0);  // as much as is free now
   return *pool;
 }
 

@@ -45,7 +45,8 @@ Settings from_environment() {
          {{"late", StreamOrder::late},
           {"eager", StreamOrder::eager},
           {"random", StreamOrder::random}});
-  choose("LINEA_EMULATOR_DEVICES", result.devices, {{"0", 0}, {"1", 1}});
+  read_number("LINEA_EMULATOR_DEVICES", result.devices);
+  read_number("LINEA_EMULATOR_CAPABILITY", result.capability);
   choose("LINEA_EMULATOR_GUARD", result.guard, {{"0", false}, {"1", true}});
   read_number("LINEA_EMULATOR_SEED", result.seed);
   read_number("LINEA_EMULATOR_MEMORY", result.memory);

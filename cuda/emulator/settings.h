@@ -4,7 +4,8 @@
 //   LINEA_EMULATOR_STREAMS=late|eager|random        when operations of a stream run
 //   LINEA_EMULATOR_SEED=N                           of the random numbers for both
 //   LINEA_EMULATOR_MEMORY=BYTES                     size of device memory
-//   LINEA_EMULATOR_DEVICES=0|1                      0: a machine without a GPU
+//   LINEA_EMULATOR_DEVICES=N                        0: a machine without a GPU
+//   LINEA_EMULATOR_CAPABILITY=90                    compute capability, ten times
 //   LINEA_EMULATOR_GUARD=0|1                        1: direct host access to device memory is fatal
 #pragma once
 
@@ -24,7 +25,7 @@ struct Settings {
   StreamOrder stream_order = StreamOrder::late;
   uint32_t seed = 1;
   size_t memory = size_t{8} << 30;
-  int devices = 1;
+  int devices = 1, capability = 90;
   bool guard = false;
 };
 

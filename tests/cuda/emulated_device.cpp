@@ -1,26 +1,56 @@
-// What only an emulated machine can be asked to be: one without a device.
+// What only an emulated machine can be asked to be: without a device, old, or short of memory.
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
+#include "cuda/emulator/settings.h"
+#include "tensor/backend.h"
 #include "tests/cuda/parity.h"
 
 namespace linea::cuda_tests {
 namespace {
 
-// In a process of its own, which has not started the device yet.
-TEST(CudaDeviceDeathTest, WithoutADeviceItIsAnError) {
+// Uses `device` of an emulated machine with this setting, in a process that has not started one yet.
+[[noreturn]] void start_on(const char* setting, const char* value, Device device = kCuda) {
+  setenv(setting, value, 1);
+  try {
+    use_device(device);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::exit(error.exit_code());
+  }
+  std::exit(0);
+}
+
+TEST(CudaDeviceDeathTest, DevicesThatCannotBeUsedAreRefused) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        setenv("LINEA_EMULATOR_DEVICES", "0", 1);
-        try {
-          use_device(kCuda);
-        } catch (const Error& error) {
-          std::fprintf(stderr, "%s\n", error.what());
-          std::exit(error.exit_code());
-        }
-      },
-      testing::ExitedWithCode(2), "this machine has no CUDA device.*leave `device` out or say cpu");
+  EXPECT_EXIT(start_on("LINEA_EMULATOR_DEVICES", "0"), testing::ExitedWithCode(2),
+              "this machine has no CUDA device.*leave `device` out or say cpu");
+  EXPECT_EXIT(start_on("LINEA_EMULATOR_CAPABILITY", "75"), testing::ExitedWithCode(2),
+              "'cuda:0', of compute capability 7.5: kernels need 8.0 or more");
+  EXPECT_EXIT(start_on("LINEA_EMULATOR_DEVICES", "2", {DeviceKind::cuda, 2}),
+              testing::ExitedWithCode(2), "has 2 CUDA devices, the first being cuda:0");
+}
+
+// What other tensors left free is the driver's, before memory is said to be out.
+TEST(CudaMemory, TakesWhatOthersHaveReleased) {
+  if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
+  const On device(kCuda);
+  const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
+  release_memory_cache();
+  size_t& memory = emulator::settings().memory;
+  const size_t before = std::exchange(memory, memory_use().held + (size_t{256} << 20));
+  constexpr int64_t kElements = (int64_t{160} << 20) / 4;
+  { const Tensor released({kElements}, DType::f32); }
+  EXPECT_TRUE(recorder->run(0, [] { const Tensor x({kElements}, DType::f32); }));
+  memory = before;
+  release_memory_cache();
+}
+
+TEST(CudaDeviceDeathTest, AnyDeviceOfSeveralIsUsed) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(start_on("LINEA_EMULATOR_DEVICES", "2", {DeviceKind::cuda, 1}),
+              testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

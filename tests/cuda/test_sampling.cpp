@@ -57,7 +57,7 @@ TEST_F(CudaSampling, APositionIsFewLaunches) {
     size_t layer, outside;
   };
   const Most cases[] = {{small("linear"), DType::f32, 8, 4},
-                        {small("linear"), DType::bf16, 5, 3},
+                        {small("linear"), DType::bf16, 7, 4},
                         {small("linear", "gated"), DType::f32, 13, 4},
                         {small("linear", "delta"), DType::f32, 16, 4},
                         {small("performer"), DType::f32, 12, 4},

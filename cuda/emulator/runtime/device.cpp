@@ -29,8 +29,8 @@ namespace {
 cudaDeviceProp properties() {
   cudaDeviceProp result{};
   std::strcpy(result.name, "Emulated GPU");
-  result.major = 9;
-  result.minor = 0;
+  result.major = settings().capability / 10;
+  result.minor = settings().capability % 10;
   result.totalGlobalMem = settings().memory;
   result.multiProcessorCount = 4;
   result.warpSize = 32;
@@ -51,7 +51,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaSetDevice(int device) {
   if (const cudaError_t error = require_device(); error != cudaSuccess) return record_error(error);
-  return device == 0 ? cudaSuccess : record_error(cudaErrorInvalidDevice);
+  return device < settings().devices ? cudaSuccess : record_error(cudaErrorInvalidDevice);
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* result, int device) {
@@ -62,9 +62,22 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* result, int device) {
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess) return error;
-  if (attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin)
-    return record_error(cudaErrorNotSupported);
-  *value = kSharedBytesOptIn;
+  switch (attribute) {
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = kSharedBytesOptIn;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = settings().capability / 10;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = settings().capability % 10;
+      break;
+    case cudaDevAttrMemoryPoolsSupported:
+      *value = 1;
+      break;
+    default:
+      return record_error(cudaErrorNotSupported);
+  }
   return cudaSuccess;
 }
 

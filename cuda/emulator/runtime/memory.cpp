@@ -158,7 +158,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   const std::lock_guard lock(runtime_mutex());
   if (const cudaError_t error = require_device(); error != cudaSuccess) return record_error(error);
-  if (device != 0) return record_error(cudaErrorInvalidDevice);
+  if (device >= settings().devices) return record_error(cudaErrorInvalidDevice);
   *pool = &accounting().pool;
   return cudaSuccess;
 }
