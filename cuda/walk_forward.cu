@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
   __syncthreads();
   const bool queries = terms.of_queries();
   const auto count_in = [&](int chunk) {
-    return queries ? stretch.rows(chunk) : stretch.keys(chunk);
+    return queries ? stretch.queries(chunk) : stretch.keys(chunk);
   };
   const auto bring = [&](int chunk) {
     if (chunk < stretch.end) {
@@ -153,20 +153,26 @@ template <int kD>
 void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,
              const ChunkState<float>& running, const HeadRows<BFloat16>& y,
              const ChunkRows<float>& saved) {
-  const Stretches cut = stretches_of(ctx, shape);
-  const StretchStates states(ctx, shape, cut, {in.k, in.v}, running);
-  launch_walk<forward_walk<kD>, ForwardShared<kD>>(ctx, shape, cut, in, states.view(), y,
-                                                   saved.denominator);
+  const Stretches cut = stretches_of(ctx, shape, in);
+  const StretchStates states(ctx, shape, cut, {in.k, in.v}, running, cut.queries);
+  const ChunkInput<BFloat16> rows{in.q, rows_or(in.k, in.q), {}, {}, rows_or(in.v, in.q)};
+  if (cut.queries)
+    launch_walk<forward_walk<kD>, ForwardShared<kD>>(ctx, shape, cut, rows, states.view(), y,
+                                                     saved.denominator);
 }
 
 }  // namespace
 
 StretchStates::StretchStates(Context& ctx, const ChunkShape& shape, const Stretches& cut,
-                             const WalkTerms& terms, const ChunkState<float>& running)
-    : sums_(ctx, cut.count == 1
+                             const WalkTerms& terms, const ChunkState<float>& running, bool reads)
+    : sums_(ctx, terms.rows.data == nullptr || (cut.count == 1 && reads)
                      ? 0
                      : shape.batch_heads * cut.count * shape.features * (shape.values + 1)) {
-  if (cut.count == 1) {
+  if (terms.rows.data == nullptr) {
+    view_ = {running.state, running.key_sum, nullptr, nullptr, cut.count};
+    return;
+  }
+  if (cut.count == 1 && reads) {
     if (!shape.starts) view_.state = running.state, view_.key_sum = running.key_sum;
     if (!shape.ends) view_.final_state = running.state, view_.final_key_sum = running.key_sum;
     return;
