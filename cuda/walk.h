@@ -83,7 +83,7 @@ __device__ __forceinline__ int stride_of(const HeadRows<T>& rows) {
 }
 // The first row of a chunk.
 template <typename T>
-__device__ __forceinline__ T* chunk_at(const HeadRows<T>& rows, int64_t offset, int chunk) {
+__device__ __forceinline__ T* rows_of_chunk(const HeadRows<T>& rows, int64_t offset, int chunk) {
   return rows.data + offset + int64_t{chunk * kTile} * stride_of(rows);
 }
 // Starts to copy a chunk's rows.
@@ -91,7 +91,7 @@ template <int kWidth>
 __device__ __forceinline__ void bring_chunk(Panel<kTile, kWidth>& to,
                                             const HeadRows<const BFloat16>& rows, int64_t offset,
                                             int chunk, int count) {
-  to.bring(chunk_at(rows, offset, chunk), stride_of(rows), count);
+  to.bring(rows_of_chunk(rows, offset, chunk), stride_of(rows), count);
 }
 
 // The states that stretches start from and end with, S [D,D] and z [D]. Null: 0, and not needed.

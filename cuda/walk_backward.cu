@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
     __syncthreads();
     with_feature_of_walk(shape.feature, [&](auto feature) {
       using F = decltype(feature);
-      write_rows(chunk_at(dq, shared.at_dq, chunk) + col, stride_of(dq), sums, row, rows,
+      write_rows(rows_of_chunk(dq, shared.at_dq, chunk) + col, stride_of(dq), sums, row, rows,
                  [&](float& left, float& right, int, int i, int f) {
                    const uint32_t q = shared.q.pair(i, col + f);
                    left *= F::derivative_at(walk_feature<F>(lower_bf16(q)));
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
       });
       product_from_registers<Along::tile>(sums, weights, now.n, col);
       product<kD, Along::terms, Along::tile>(sums, now.k, row, shared.state, col);
-      write_rows(chunk_at(dv, shared.at_dv, chunk) + col, stride_of(dv), sums, row, rows,
+      write_rows(rows_of_chunk(dv, shared.at_dv, chunk) + col, stride_of(dv), sums, row, rows,
                  [](float&, float&, int, int, int) {});
     }
     __pipeline_wait_prior(1);
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
       product<kD, Along::terms, Along::terms>(sums, shared.v, row, shared.state, col);
       with_feature_of_walk(shape.feature, [&](auto feature) {
         using F = decltype(feature);
-        write_rows(chunk_at(dk, shared.at_dk, chunk) + col, stride_of(dk), sums, row, rows,
+        write_rows(rows_of_chunk(dk, shared.at_dk, chunk) + col, stride_of(dk), sums, row, rows,
                    [&](float& left, float& right, int, int j, int f) {
                      const uint32_t phi = now.k.pair(j, col + f);
                      const bool exists = j < keys;

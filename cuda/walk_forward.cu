@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
       const int i = row + lane / 4 + lower * 8;
       if (col == 0 && lane % 4 == 0 && i < rows) denominator.at(stretch.bh)[first + i] = d[lower];
     }
-    write_rows(chunk_at(y, shared.at_y, chunk) + col, stride_of(y), sums, row, rows,
+    write_rows(rows_of_chunk(y, shared.at_y, chunk) + col, stride_of(y), sums, row, rows,
                [&](float& left, float& right, int lower, int, int) {
                  left *= inverse[lower], right *= inverse[lower];
                });
@@ -149,6 +149,18 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
   state.store(ends);
 }
 
+// The scan over the stretches of S, whose elements are the first `count`, and of z.
+struct ScanBoth {
+  ScanSums<float> state, key_sum;
+  int64_t count;
+  __device__ void operator()(int64_t index) const {
+    if (index < count)
+      state(index);
+    else
+      key_sum(index - count);
+  }
+};
+
 template <int kD>
 void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,
              const ChunkState<float>& running, const HeadRows<BFloat16>& y,
@@ -186,11 +198,12 @@ StretchStates::StretchStates(Context& ctx, const ChunkShape& shape, const Stretc
   });
   const Group group{0, cut.count};
   const Direction direction{terms.of_queries(), -1};
-  for_each(
-      ctx, rows * shape.values,
-      ScanSums<float>{F, shape.values, group, direction, nullptr, nullptr, running.state, state});
-  for_each(ctx, rows,
-           ScanSums<float>{F, 1, group, direction, nullptr, nullptr, running.key_sum, key_sum});
+  const auto scan = [&](int64_t width, float* sums, float* parts) {
+    return ScanSums<float>{F, width, group, direction, nullptr, nullptr, sums, parts};
+  };
+  for_each(ctx, rows * (shape.values + 1),
+           ScanBoth{scan(shape.values, running.state, state), scan(1, running.key_sum, key_sum),
+                    rows * shape.values});
   view_.state = state, view_.key_sum = key_sum;
 }
 

@@ -46,9 +46,7 @@ struct WorkSizes {
   // While sampling: capacity of the pending updates of a state (tensor/kernel_shapes.h); positions
   // sampled before the host reads their tokens; concurrent streams of a batch.
   int64_t pending = 0, token_buffer = 1, streams = 1;
-  // On a GPU: tiles of 64 positions in a chunk, which writes one state (0: chosen by the shape);
-  // thread blocks that keep the device busy.
-  int64_t tiles = 0, blocks = 512;
+  int64_t blocks = 512;  // thread blocks that keep a GPU busy
 };
 
 struct Context {
