@@ -1,12 +1,13 @@
 // Shared by the kernels of the sum rule: the rows of a chunk, their logs and scales. Formulas and
-// the definition of the scales: tensor/cpu/chunk.h. Chunks of one or more tiles of 64 positions are
-// processed in parallel, one group of chunks at a time:
+// the definition of the scales: tensor/cpu/chunk.h. Chunks of 64 positions are processed in
+// parallel, one group of chunks at a time:
 //
 //   each chunk's keys (backward: queries) are summed separately           cuda/chunk_sweep.h
 //   a scan over the chunks of a group accumulates these sums into the running state, and replaces
 //   each chunk's sums by the state that the chunk reads
-//   each tile's rows are computed from that state and from products with the tiles of its chunk
-//   that they see
+//   each chunk's rows are computed from that state and from products with the rows that they see
+//
+// Plain sums of bf16 rows take cuda/walk.h instead, where their sizes allow it.
 #pragma once
 
 #include <limits>
@@ -39,53 +40,28 @@ __device__ A feature_derivative(KernelFeature feature, A phi) {
   return A(1);
 }
 
-// Chunks first .. first + chunks - 1 of every (batch, head), each of `tiles` tiles of 64 rows.
-// Chunk c of (batch, head) p has slot p chunks + c; its tile t is tile tiles slot + t of the group,
-// which has 64 entries in tables.
+// Chunks first .. first + chunks - 1 of every (batch, head), each of 64 rows. Chunk c of (batch,
+// head) p has slot p chunks + c, and 64 entries in tables.
 struct Group {
-  int64_t first, chunks, tiles = 1;
+  int64_t first, chunks;
 };
 
-// The rows of a chunk, or of one of its tiles.
 struct Chunk {
   int64_t bh, slot, entry, first;  // entry, first: of its first row, in tables and in the segment
   int rows, keys;                  // the number of rows, and of existing keys
 };
-__device__ inline Chunk tiles_at(const ChunkShape& shape, const Group& group, int64_t tile,
-                                 int64_t tiles) {
-  const int64_t slot = tile / group.tiles, bh = slot / group.chunks;
-  const int64_t first =
-      ((group.first + slot % group.chunks) * group.tiles + tile % group.tiles) * kTile;
-  const auto of = [max = tiles * kTile](int64_t count) {
-    return static_cast<int>(count < 0 ? 0 : count < max ? count : max);
+__device__ inline Chunk chunk_at(const ChunkShape& shape, const Group& group, int64_t slot) {
+  const int64_t bh = slot / group.chunks;
+  const int64_t first = (group.first + slot % group.chunks) * kTile;
+  const auto of = [](int64_t count) {
+    return static_cast<int>(count < 0 ? 0 : count < kTile ? count : kTile);
   };
   const int rows = of(shape.length - first);
   const int keys =
       of(valid_keys(shape.valid, bh, shape.first + shape.length) - shape.first - first);
-  return {bh, slot, tile * kTile, first, rows, keys < rows ? keys : rows};
+  return {bh, slot, slot * kTile, first, rows, keys < rows ? keys : rows};
 }
-__device__ inline Chunk chunk_at(const ChunkShape& shape, const Group& group, int64_t slot) {
-  return tiles_at(shape, group, slot * group.tiles, group.tiles);
-}
-inline int64_t chunk_count(const ChunkShape& shape, int64_t tiles = 1) {
-  return (shape.length + tiles * kTile - 1) / (tiles * kTile);
-}
-// A segment's last chunk may end with tiles without rows.
-__device__ inline Chunk tile_at(const ChunkShape& shape, const Group& group, int64_t tile) {
-  return tiles_at(shape, group, tile, 1);
-}
-// The first and last tile of the chunk that contains the tile `own`; `own` itself for modes with
-// one tile per chunk, or without keys (queries).
-template <NumericMode kMode, typename T>
-__device__ int64_t first_tile(const Group& group, int64_t own, const T* keys) {
-  return kMode != NumericMode::plain || keys == nullptr ? own : own - own % group.tiles;
-}
-template <NumericMode kMode, typename T>
-__device__ int64_t last_tile(const Group& group, int64_t own, const T* queries) {
-  return kMode != NumericMode::plain || queries == nullptr
-             ? own
-             : own - own % group.tiles + group.tiles - 1;
-}
+inline int64_t chunk_count(const ChunkShape& shape) { return (shape.length + kTile - 1) / kTile; }
 
 // Per row of a group: for keys, top, the offset o and the maximum offset so far; for queries, top,
 // the offset -m, 1 / d and e. decay: the sum of the log decays of each chunk. Fields that a mode
@@ -165,19 +141,13 @@ __device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const
   return {all.at(chunk.bh, chunk.first), all.row, all.data == nullptr ? 0 : count, shape.values};
 }
 
-// The type of the factors: bf16 on tensor cores if all are plain values; weights and logs span too
-// large a range for its eight bits of precision.
-template <NumericMode kMode, typename T>
-using Factor = std::conditional_t<kMode == NumericMode::plain, T, Accumulator<T>>;
-
-// The sums of a block. With tensor cores it computes two tiles of columns, which share the weights
-// it computes; else one, to save registers.
-template <NumericMode kMode, typename T>
-using RuleSums = WideSums<Factor<kMode, T>, kByCores<Factor<kMode, T>> ? 2 : 1>;
-template <NumericMode kMode, typename T>
-int64_t column_blocks(int64_t columns) {
-  constexpr int64_t kColumns = RuleSums<kMode, T>::kColumns;
-  return columns <= kColumns ? 1 : (columns + kColumns - 1) / kColumns;
+// The shape of a call with its FloatProducts. Plain sums of bf16 rows need no more than TF32.
+template <typename T>
+ChunkShape sums_as_multiplied(const Context& ctx, const ChunkShape& given, bool scaled) {
+  ChunkShape shape = as_multiplied(ctx, given);
+  if (std::is_same_v<T, BFloat16> && given.kind == FeatureKind::values && !scaled)
+    shape.products = FloatProducts::rounded;
+  return shape;
 }
 
 // A matrix of a chunk in shared memory, indexed by row and key.
@@ -186,8 +156,8 @@ using Square = A[kTile][kTile + 1];
 
 // scores = q k^T over all features, for this thread's rows and keys.
 template <NumericMode kMode, typename T>
-__device__ void add_scores(Sums<Factor<kMode, T>>& scores, int64_t F, const Rows<kMode, T>& q,
-                           const Rows<kMode, T>& k, Panels<Factor<kMode, T>>& panels) {
+__device__ void add_scores(Sums<Accumulator<T>>& scores, int64_t F, const Rows<kMode, T>& q,
+                           const Rows<kMode, T>& k, Panels<Accumulator<T>>& panels) {
   add_product<Along::terms, Along::terms>(
       scores, F, [&](int i, int64_t f) { return q.or_zero(i, f); },
       [&](int j, int64_t f) { return k.or_zero(j, f); }, panels);

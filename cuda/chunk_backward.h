@@ -6,11 +6,10 @@
 
 namespace linea::cuda {
 
-// The inputs of a block for a tile of queries and a tile of keys of the same chunk.
+// The inputs of a block for a chunk.
 template <NumericMode kMode, typename T>
 struct Pieces {
   using A = Accumulator<T>;
-  bool own;  // both tiles are the same
   Rows<kMode, T> q, k;
   ValueRows<T> v, dy;
   const A *key_offset, *max;               // o, and its maximum up to each row
@@ -20,9 +19,7 @@ struct Pieces {
   __device__ A numerator(int i, int64_t m) const {
     return i < q.count ? dy.or_zero(i, m) * inverse[i] : A(0);
   }
-  __device__ bool sees(int i, int j) const {
-    return (!own || j <= i) && j < k.count && i < q.count;
-  }
+  __device__ bool sees(int i, int j) const { return j <= i && j < k.count && i < q.count; }
   // exp(o_j - m_i)
   __device__ A visible(int i, int j) const {
     return kMode == NumericMode::plain ? A(1) : factor(key_offset[j], -query_offset[i]);
@@ -38,27 +35,23 @@ struct Pieces {
   }
 };
 
-// For the tiles `query` and `key` of the group.
 template <NumericMode kMode, typename T>
-__device__ Pieces<kMode, T> pieces_of(const ChunkShape& shape, const Group& group,
+__device__ Pieces<kMode, T> pieces_of(const ChunkShape& shape, const Chunk& chunk,
                                       const ChunkInput<T>& in, const HeadRows<const T>& dy,
                                       const KeyTable<Accumulator<T>>& keys,
-                                      const QueryTable<Accumulator<T>>& queries, int64_t query,
-                                      int64_t key) {
-  const Chunk q = tile_at(shape, group, query), k = tile_at(shape, group, key);
-  const auto at = [](const Accumulator<T>* table, const Chunk& tile) {
-    return table == nullptr ? nullptr : table + tile.entry;
+                                      const QueryTable<Accumulator<T>>& queries) {
+  const auto at = [&](const Accumulator<T>* table) {
+    return table == nullptr ? nullptr : table + chunk.entry;
   };
-  return {query == key,
-          chunk_rows<kMode>(shape, in.q, q, q.rows, queries.top),
-          chunk_rows<kMode>(shape, in.k, k, k.keys, keys.top),
-          value_rows(shape, in.v, k, in.k.data == nullptr ? 0 : k.keys),
-          value_rows(shape, dy, q, in.q.data == nullptr ? 0 : q.rows),
-          at(keys.offset, k),
-          at(keys.max, k),
-          at(queries.offset, q),
-          at(queries.inverse, q),
-          at(queries.grad, q)};
+  return {chunk_rows<kMode>(shape, in.q, chunk, chunk.rows, queries.top),
+          chunk_rows<kMode>(shape, in.k, chunk, chunk.keys, keys.top),
+          value_rows(shape, in.v, chunk, in.k.data == nullptr ? 0 : chunk.keys),
+          value_rows(shape, dy, chunk, in.q.data == nullptr ? 0 : chunk.rows),
+          at(keys.offset),
+          at(keys.max),
+          at(queries.offset),
+          at(queries.inverse),
+          at(queries.grad)};
 }
 
 // The rows that the forward pass sums in log space (NumericMode::logs only).
@@ -84,13 +77,12 @@ __device__ void find_by_logs(const Pieces<kMode, T>& of, RowsByLogs& found) {
 // just dw_ij for rows summed in log space.
 template <NumericMode kMode, typename T, typename A>
 __device__ void make_gradients(const Pieces<kMode, T>& of, const RowsByLogs& by_logs,
-                               Square<A>& grads, Panels<Factor<kMode, T>>& panels) {
-  using P = Factor<kMode, T>;
-  Sums<P> product;
+                               Square<A>& grads, Panels<A>& panels) {
+  Sums<A> product;
   add_product<Along::terms, Along::terms>(
       product, of.v.M, [&](int i, int64_t m) { return of.numerator(i, m); },
       [&](int j, int64_t m) { return of.v.or_zero(j, m); }, panels);
-  Sums<P>::each([&](int e, int i, int j) {
+  Sums<A>::each([&](int e, int i, int j) {
     A grad = 0;
     if (of.sees(i, j)) {
       const A visible = kMode == NumericMode::logs && by_logs.row[i] ? A(1) : of.visible(i, j);

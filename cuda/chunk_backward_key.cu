@@ -7,7 +7,7 @@
 namespace linea::cuda {
 namespace {
 
-// dk of a tile of keys for one or two tiles of features; and, if `weight_part` [blocks of features,
+// dk of a chunk for a tile of features; and, if `weight_part` [blocks of features,
 // entries] is not null, its part of the gradients of the keys' weights.
 template <NumericMode kMode, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
@@ -15,32 +15,24 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
                  KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries,
                  States<Accumulator<T>> states, HeadRows<T> dk, Accumulator<T>* weight_part) {
   using A = Accumulator<T>;
-  using P = Factor<kMode, T>;
-  __shared__ Panels<P> panels;
+  __shared__ Panels<A> panels;
   __shared__ Square<A> grads;
   __shared__ RowsByLogs by_logs;
   multiply_as(shape.products, panels);
-  const int64_t own = blockIdx.x;
-  const Chunk chunk = tile_at(shape, group, own);
+  const Chunk chunk = chunk_at(shape, group, blockIdx.x);
   if (chunk.rows == 0) return;
-  const auto with_query = [&](int64_t tile) {
-    return pieces_of<kMode>(shape, group, in, dy, keys, queries, tile, own);
-  };
   const StateAt<A> later = state_at(states, shape, group, chunk);
-  using Wide = RuleSums<kMode, T>;
+  using Tile = Sums<A>;
   const int64_t F = shape.features, M = shape.values;
-  const int64_t first_f = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
+  const int64_t first_f = static_cast<int64_t>(blockIdx.y) * kTile;
 
-  // Queries of the chunk's tiles, with this tile last.
-  Pieces<kMode, T> of = with_query(own);
+  const Pieces<kMode, T> of = pieces_of<kMode>(shape, chunk, in, dy, keys, queries);
   find_by_logs(of, by_logs);
-  Wide inside;
-  for (int64_t tile = last_tile<kMode>(group, own, in.q.data); tile >= own; --tile) {
-    of = with_query(tile);
-    if (of.q.count == 0 || of.k.count == 0) continue;
+  Tile inside;
+  if (of.q.count > 0 && of.k.count > 0) {
     make_gradients(of, by_logs, grads, panels);
-    add_products<Along::tile, Along::tile>(
-        inside, F - first_f, of.q.count,
+    add_product<Along::tile, Along::tile>(
+        inside, of.q.count,
         [&](int j, int64_t i) {
           return kMode == NumericMode::logs && by_logs.row[i] ? A(0) : grads[i][j];
         },
@@ -50,11 +42,11 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         panels);
   }
   // For plain values the state's contribution needs no factor, and is added to that of the queries.
-  Wide apart;
-  Wide& after = kMode == NumericMode::plain ? inside : apart;
+  Tile apart;
+  Tile& after = kMode == NumericMode::plain ? inside : apart;
   if (!later.empty)
-    add_products<Along::terms, Along::terms>(
-        after, F - first_f, M, [&](int j, int64_t m) { return of.v.or_zero(j, m); },
+    add_product<Along::terms, Along::terms>(
+        after, M, [&](int j, int64_t m) { return of.v.or_zero(j, m); },
         [&](int f, int64_t m) {
           return first_f + f < F ? later.state[(first_f + f) * M + m] : A(0);
         },
@@ -62,7 +54,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 
   T* to = dk.at(chunk.bh, chunk.first);
   A whole[2] = {};
-  Wide::each([&](int e, int j, int col) {
+  Tile::each([&](int e, int j, int col) {
     const int64_t f = first_f + col;
     if (j >= chunk.rows || f >= F) return;
     A grad = 0, feature = 0;
@@ -88,10 +80,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     to[j * dk.row + f] = T(grad);
   });
   if (weight_part == nullptr) return;
-  if constexpr (!kByCores<P>)  // a mode without weights
-    sum_rows(whole, [&](int j, A total) {
-      weight_part[static_cast<int64_t>(blockIdx.y) * gridDim.x * kTile + chunk.entry + j] = total;
-    });
+  sum_rows(whole, [&](int j, A total) {
+    weight_part[static_cast<int64_t>(blockIdx.y) * gridDim.x * kTile + chunk.entry + j] = total;
+  });
 }
 
 template <typename T>
@@ -103,8 +94,8 @@ struct SumWeights {
   const A* part;
   Strided<T> dweight;
   __device__ void operator()(int64_t entry) const {
-    const int64_t all = shape.batch_heads * group.chunks * group.tiles * kTile;
-    const Chunk chunk = tile_at(shape, group, entry / kTile);
+    const int64_t all = shape.batch_heads * group.chunks * kTile;
+    const Chunk chunk = chunk_at(shape, group, entry / kTile);
     if (entry % kTile >= chunk.rows) return;
     A total = 0;
     for (int64_t tile = 0; tile < columns; ++tile) total += part[tile * all + entry];
@@ -112,35 +103,30 @@ struct SumWeights {
   }
 };
 
-// dv of a tile of keys for one or two tiles of values.
+// dv of a chunk for a tile of values.
 template <NumericMode kMode, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     value_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
                    KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries,
                    States<Accumulator<T>> states, HeadRows<T> dv) {
   using A = Accumulator<T>;
-  using P = Factor<kMode, T>;
-  __shared__ Panels<P> panels;
+  __shared__ Panels<A> panels;
   __shared__ Square<A> weights;
   __shared__ RowsByLogs by_logs;
   multiply_as(shape.products, panels);
-  const int64_t own = blockIdx.x;
-  const Chunk chunk = tile_at(shape, group, own);
+  const Chunk chunk = chunk_at(shape, group, blockIdx.x);
   if (chunk.rows == 0) return;
-  const auto with_query = [&](int64_t tile) {
-    return pieces_of<kMode>(shape, group, in, dy, keys, queries, tile, own);
-  };
   const StateAt<A> later = state_at(states, shape, group, chunk);
-  using Wide = RuleSums<kMode, T>;
+  using Tile = Sums<A>;
   const int64_t F = shape.features, M = shape.values;
-  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
 
-  Pieces<kMode, T> of = with_query(own);
+  const Pieces<kMode, T> of = pieces_of<kMode>(shape, chunk, in, dy, keys, queries);
   find_by_logs(of, by_logs);
-  Wide sums;
+  Tile sums;
   if (!later.empty && of.k.count > 0) {
-    add_products<Along::terms, Along::tile>(
-        sums, M - first_m, F,
+    add_product<Along::terms, Along::tile>(
+        sums, F,
         [&](int j, int64_t f) {
           if (j >= of.k.count) return A(0);
           if (kMode != NumericMode::logs) return of.k.at(j, f);
@@ -149,16 +135,14 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         [&](int m, int64_t f) { return first_m + m < M ? later.state[f * M + first_m + m] : A(0); },
         panels);
     if (kMode == NumericMode::scaled)
-      Wide::each([&](int e, int j, int) {
+      Tile::each([&](int e, int j, int) {
         if (j < of.k.count) sums[e] *= factor(later.scale[0], -of.key_offset[j]);
       });
   }
-  for (int64_t tile = last_tile<kMode>(group, own, in.q.data); tile >= own; --tile) {
-    of = with_query(tile);
-    if (of.q.count == 0 || of.k.count == 0) continue;
-    Sums<P> scores;
+  if (of.q.count > 0 && of.k.count > 0) {
+    Sums<A> scores;
     add_scores(scores, F, of.q, of.k, panels);
-    Sums<P>::each([&](int e, int i, int j) {
+    Sums<A>::each([&](int e, int i, int j) {
       A weight = 0;
       if (of.sees(i, j) && !(kMode == NumericMode::logs && by_logs.row[i])) {
         const A visible = of.visible(i, j);
@@ -178,12 +162,12 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
           weights[i][j] = whole;
         }
     }
-    add_products<Along::tile, Along::tile>(
-        sums, M - first_m, of.q.count, [&](int j, int64_t i) { return weights[i][j]; },
+    add_product<Along::tile, Along::tile>(
+        sums, of.q.count, [&](int j, int64_t i) { return weights[i][j]; },
         [&](int m, int64_t i) { return of.numerator(static_cast<int>(i), first_m + m); }, panels);
   }
   T* to = dv.at(chunk.bh, chunk.first);
-  Wide::each([&](int e, int j, int col) {
+  Tile::each([&](int e, int j, int col) {
     const int64_t m = first_m + col;
     if (j < chunk.rows && m < M) to[j * dv.row + m] = T(j < of.k.count ? sums[e] : A(0));
   });
@@ -197,17 +181,17 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
                   HeadRows<T> dv) {
   using A = Accumulator<T>;
   const bool reads = in.k.data != nullptr, updates = in.q.data != nullptr;
-  const int64_t columns = column_blocks<kMode, T>(shape.features);
+  const int64_t columns = tiles_of(shape.features);
   Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain);
   const bool weights = reads && dweight.data != nullptr;
   const Workspace<A> parts(ctx, weights ? columns * sweep.entries() : 0);
   for (int64_t last = sweep.count(); last > 0;) {
     const Group group = sweep.until(last);
     last = group.first;
-    const int64_t tiles = shape.batch_heads * group.chunks * group.tiles;
+    const int64_t slots = shape.batch_heads * group.chunks;
     if (reads) make_keys<kMode>(ctx, shape, group, in, sweep);
     if (updates) {
-      for_each_row(ctx, tiles,
+      for_each_row(ctx, slots,
                    MakeQueries<kMode, T>{shape, group, in.q, saved.denominator, saved.scale,
                                          ddenominator, sweep.queries});
       sweep.template carry<kMode>(ctx, shape, group, query_update(in, dy, sweep),
@@ -217,14 +201,13 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
     const States<A> states = sweep.states(updates, running, shape.starts ? sweep.count() - 1 : -1);
     const QueryTable<A> queries = updates ? sweep.queries : QueryTable<A>{};
     launch(key_gradient<kMode, T>,
-           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(columns)), dim3(kBlockThreads),
+           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(columns)), dim3(kBlockThreads),
            0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dk,
            weights ? parts.data() : nullptr);
     if (weights)
-      for_each(ctx, tiles * kTile, SumWeights<T>{shape, group, columns, parts.data(), dweight});
+      for_each(ctx, slots * kTile, SumWeights<T>{shape, group, columns, parts.data(), dweight});
     launch(value_gradient<kMode, T>,
-           dim3(static_cast<unsigned>(tiles),
-                static_cast<unsigned>(column_blocks<kMode, T>(shape.values))),
+           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.values))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states,
            dv);
   }
@@ -238,7 +221,7 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
                         Strided<const Accumulator<T>> ddenominator,
                         const ChunkState<Accumulator<T>>& grads, HeadRows<T> dk, Strided<T> dweight,
                         HeadRows<T> dv) {
-  const ChunkShape shape = as_multiplied(ctx, given);
+  const ChunkShape shape = sums_as_multiplied<T>(ctx, given, grads.scale != nullptr);
   if (shape.batch_heads == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
     if (walk_key(ctx, shape, in, dy, saved, ddenominator, grads, dk, dv)) return;

@@ -7,7 +7,7 @@
 namespace linea::cuda {
 namespace {
 
-// e_i = -(dy_i . y_i) / d_i for a tile's queries, readable on return.
+// e_i = -(dy_i . y_i) / d_i for a chunk's queries, readable on return.
 template <NumericMode kMode, typename T, typename A>
 __device__ void denominator_gradients(const Pieces<kMode, T>& of, const ValueRows<T>& y, A* to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -20,7 +20,7 @@ __device__ void denominator_gradients(const Pieces<kMode, T>& of, const ValueRow
   __syncthreads();
 }
 
-// dq of a tile of queries for one or two tiles of features; and e.
+// dq of a chunk for a tile of features; and e.
 template <NumericMode kMode, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     query_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
@@ -28,38 +28,29 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
                    States<Accumulator<T>> states, HeadRows<const T> y, HeadRows<T> dq,
                    Strided<Accumulator<T>> ddenominator) {
   using A = Accumulator<T>;
-  using P = Factor<kMode, T>;
-  __shared__ Panels<P> panels;
+  __shared__ Panels<A> panels;
   __shared__ Square<A> grads;
   __shared__ RowsByLogs by_logs;
   __shared__ A grad_d[kTile];  // e
   multiply_as(shape.products, panels);
-  const int64_t own = blockIdx.x;
-  const Chunk chunk = tile_at(shape, group, own);
+  const Chunk chunk = chunk_at(shape, group, blockIdx.x);
   if (chunk.rows == 0) return;
-  const auto with_key = [&](int64_t tile) {
-    Pieces<kMode, T> of = pieces_of<kMode>(shape, group, in, dy, keys, queries, own, tile);
-    of.grad = grad_d;
-    return of;
-  };
   const StateAt<A> past = state_at(states, shape, group, chunk);
-  using Wide = RuleSums<kMode, T>;
+  using Tile = Sums<A>;
   const int64_t F = shape.features, M = shape.values;
-  const int64_t first_f = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
+  const int64_t first_f = static_cast<int64_t>(blockIdx.y) * kTile;
 
-  // Keys of the chunk's tiles, with this tile last.
-  Pieces<kMode, T> of = with_key(own);
+  Pieces<kMode, T> of = pieces_of<kMode>(shape, chunk, in, dy, keys, queries);
+  of.grad = grad_d;
   denominator_gradients(of, value_rows(shape, y, chunk, chunk.rows), grad_d);
   if (blockIdx.y == 0 && static_cast<int>(threadIdx.x) < chunk.rows)
     ddenominator.at(chunk.bh)[chunk.first + threadIdx.x] = grad_d[threadIdx.x];
   find_by_logs(of, by_logs);
-  Wide inside;
-  for (int64_t tile = first_tile<kMode>(group, own, in.k.data); tile <= own; ++tile) {
-    of = with_key(tile);
-    if (of.k.count == 0) continue;
+  Tile inside;
+  if (of.k.count > 0) {
     make_gradients(of, by_logs, grads, panels);
-    add_products<Along::terms, Along::tile>(
-        inside, F - first_f, of.k.count,
+    add_product<Along::terms, Along::tile>(
+        inside, of.k.count,
         [&](int i, int64_t j) {
           return kMode == NumericMode::logs && by_logs.row[i] ? A(0) : grads[i][j];
         },
@@ -69,18 +60,18 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         panels);
   }
   // For plain values the state's contribution needs no factor, and is added to that of the keys.
-  Wide apart;
-  Wide& before = kMode == NumericMode::plain ? inside : apart;
+  Tile apart;
+  Tile& before = kMode == NumericMode::plain ? inside : apart;
   if (!past.empty)
-    add_products<Along::terms, Along::terms>(
-        before, F - first_f, M, [&](int i, int64_t m) { return of.numerator(i, m); },
+    add_product<Along::terms, Along::terms>(
+        before, M, [&](int i, int64_t m) { return of.numerator(i, m); },
         [&](int f, int64_t m) {
           return first_f + f < F ? past.state[(first_f + f) * M + m] : A(0);
         },
         panels);
 
   T* to = dq.at(chunk.bh, chunk.first);
-  Wide::each([&](int e, int i, int col) {
+  Tile::each([&](int e, int i, int col) {
     const int64_t f = first_f + col;
     if (i >= of.q.count || f >= F) return;
     const A given = of.q.given(i, f), feature = of.q.at(i, f);
@@ -114,20 +105,19 @@ void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
   for (int64_t first = 0; first < sweep.count();) {
     const Group group = sweep.from(first);
     first += group.chunks;
-    const int64_t tiles = shape.batch_heads * group.chunks * group.tiles;
+    const int64_t slots = shape.batch_heads * group.chunks;
     if (updates) {
       make_keys<kMode>(ctx, shape, group, in, sweep);
       sweep.template carry<kMode>(ctx, shape, group, key_update(in, sweep),
                                   sweep.direction(shape, false), running);
     }
     if (!reads) continue;
-    for_each_row(ctx, tiles,
+    for_each_row(ctx, slots,
                  MakeQueries<kMode, T>{
                      shape, group, in.q, saved.denominator, saved.scale, {}, sweep.queries});
     const States<A> states = sweep.states(updates, running, shape.starts ? 0 : -1);
     launch(query_gradient<kMode, T>,
-           dim3(static_cast<unsigned>(tiles),
-                static_cast<unsigned>(column_blocks<kMode, T>(shape.features))),
+           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.features))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy,
            updates ? sweep.keys : KeyTable<A>{}, sweep.queries, states, y, dq, ddenominator);
   }
@@ -141,7 +131,7 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
                           const ChunkRows<Accumulator<T>>& saved,
                           const ChunkState<Accumulator<T>>& states, HeadRows<T> dq,
                           Strided<Accumulator<T>> ddenominator) {
-  const ChunkShape shape = as_multiplied(ctx, given);
+  const ChunkShape shape = sums_as_multiplied<T>(ctx, given, states.scale != nullptr);
   if (shape.batch_heads == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
     if (walk_query(ctx, shape, in, y, dy, saved, states, dq, ddenominator)) return;

@@ -37,24 +37,23 @@ __device__ A weigh_by_logs(const Rows<NumericMode::logs, T>& q, const Rows<Numer
 }
 
 template <NumericMode kMode, typename T>
-__global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 : 1)
+__global__ void __launch_bounds__(kBlockThreads)
     read_chunk(ChunkShape shape, Group group, ChunkInput<T> in, KeyTable<Accumulator<T>> keys,
                const Accumulator<T>* query_top, States<Accumulator<T>> states, HeadRows<T> y,
                ChunkRows<Accumulator<T>> saved) {
   using A = Accumulator<T>;
-  using P = Factor<kMode, T>;
-  __shared__ Panels<P> panels;
+  __shared__ Panels<A> panels;
   __shared__ Square<A> weights;
   multiply_as(shape.products, panels);
   // of each row: largest log with the state's scales, state's scale, partial sum of d, m, 1/d
   __shared__ A past_top[kTile], past_scale[kTile], denominator[kTile], row_scale[kTile],
       inverse[kTile];
-  const int64_t own = blockIdx.x;
-  const Chunk chunk = tile_at(shape, group, own);
+  Chunk chunk = chunk_at(shape, group, blockIdx.x);
   if (chunk.rows == 0) return;
-  using Wide = RuleSums<kMode, T>;
+  if (in.k.data == nullptr) chunk.keys = 0;
+  using Tile = Sums<A>;
   const int64_t F = shape.features, M = shape.values, entry = chunk.entry;
-  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
   constexpr int kWarps = kBlockThreads / kWarp;
@@ -86,63 +85,57 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
     if (kMode != NumericMode::plain)
       past_scale[i] = kMode == NumericMode::logs ? top - q.top[i] : F > 0 ? past.scale[0] : A(0);
   }
-  Wide sums;
+  Tile sums;
   if (!past.empty)
-    add_products<Along::terms, Along::tile>(
-        sums, M - first_m, F,
-        [&](int i, int64_t f) { return i < chunk.rows ? past_feature(i, f) : A(0); },
+    add_product<Along::terms, Along::tile>(
+        sums, F, [&](int i, int64_t f) { return i < chunk.rows ? past_feature(i, f) : A(0); },
         [&](int m, int64_t f) { return first_m + m < M ? past.state[f * M + first_m + m] : A(0); },
         panels);
 
-  // Keys of the chunk's tiles up to this one.
-  for (int64_t tile = first_tile<kMode>(group, own, in.k.data); tile <= own; ++tile) {
-    Chunk seen = tile_at(shape, group, tile);
-    if (in.k.data == nullptr) seen.keys = 0;
-    const Rows<kMode, T> k = chunk_rows<kMode>(shape, in.k, seen, seen.keys, keys.top);
-    Sums<P> scores;
-    if (seen.keys > 0) add_scores(scores, F, q, k, panels);
-    __syncthreads();
-    if (threadIdx.x < kTile && kMode != NumericMode::plain) {
-      const int i = static_cast<int>(threadIdx.x);
-      const A m = larger(seen.keys > 0 ? keys.max[entry + i] : kNothing<A>, past_scale[i]);
-      row_scale[i] = m == kNothing<A> ? A(0) : m;  // no key is visible: the row is 0
-    }
-    __syncthreads();
-    Sums<P>::each([&](int e, int i, int j) {
-      const bool sees = (tile < own || j <= i) && j < seen.keys && i < chunk.rows;
-      A weight = sees ? scores[e] : A(0);
-      if (kMode != NumericMode::plain && sees) weight *= factor(offset[j], row_scale[i]);
-      weights[i][j] = weight;
-    });
-    __syncthreads();
-    for (int i = warp; i < chunk.rows; i += kWarps) {
-      A m = kMode == NumericMode::plain ? A(0) : row_scale[i];
-      A inside = warp_sum(weights[i][lane] + weights[i][lane + kWarp]);
-      const auto whole = [&] {
-        return kMode == NumericMode::plain ? denominator[i] + inside
-                                           : factor(past_scale[i], m) * denominator[i] + inside;
-      };
-      if constexpr (kMode == NumericMode::logs) {
-        const int count = i + 1 < seen.keys ? i + 1 : seen.keys;
-        if (count > 0 && whole() < kMinTrustedDenominator<A>) {
-          m = past_scale[i];
-          inside = weigh_by_logs(q, k, F, i, count, offset, weights[i], m);
-        }
-      }
-      const A d = whole();
-      __syncwarp();
-      if (lane == 0) denominator[i] = d, row_scale[i] = m;
-    }
-    __syncthreads();
-    if (kMode != NumericMode::plain)
-      Wide::each([&](int e, int i, int) {
-        if (i < chunk.rows) sums[e] *= factor(past_scale[i], row_scale[i]);
-      });
-    const ValueRows<T> v = value_rows(shape, in.v, seen, seen.keys);
-    add_products<Along::terms, Along::tile>(
-        sums, M - first_m, seen.keys, [&](int i, int64_t j) { return weights[i][j]; },
-        [&](int m, int64_t j) { return v.or_zero(static_cast<int>(j), first_m + m); }, panels);
+  const Rows<kMode, T> k = chunk_rows<kMode>(shape, in.k, chunk, chunk.keys, keys.top);
+  Sums<A> scores;
+  if (chunk.keys > 0) add_scores(scores, F, q, k, panels);
+  __syncthreads();
+  if (threadIdx.x < kTile && kMode != NumericMode::plain) {
+    const int i = static_cast<int>(threadIdx.x);
+    const A m = larger(chunk.keys > 0 ? keys.max[entry + i] : kNothing<A>, past_scale[i]);
+    row_scale[i] = m == kNothing<A> ? A(0) : m;  // no key is visible: the row is 0
   }
+  __syncthreads();
+  Sums<A>::each([&](int e, int i, int j) {
+    const bool sees = j <= i && j < chunk.keys && i < chunk.rows;
+    A weight = sees ? scores[e] : A(0);
+    if (kMode != NumericMode::plain && sees) weight *= factor(offset[j], row_scale[i]);
+    weights[i][j] = weight;
+  });
+  __syncthreads();
+  for (int i = warp; i < chunk.rows; i += kWarps) {
+    A m = kMode == NumericMode::plain ? A(0) : row_scale[i];
+    A inside = warp_sum(weights[i][lane] + weights[i][lane + kWarp]);
+    const auto whole = [&] {
+      return kMode == NumericMode::plain ? denominator[i] + inside
+                                         : factor(past_scale[i], m) * denominator[i] + inside;
+    };
+    if constexpr (kMode == NumericMode::logs) {
+      const int count = i + 1 < chunk.keys ? i + 1 : chunk.keys;
+      if (count > 0 && whole() < kMinTrustedDenominator<A>) {
+        m = past_scale[i];
+        inside = weigh_by_logs(q, k, F, i, count, offset, weights[i], m);
+      }
+    }
+    const A d = whole();
+    __syncwarp();
+    if (lane == 0) denominator[i] = d, row_scale[i] = m;
+  }
+  __syncthreads();
+  if (kMode != NumericMode::plain)
+    Tile::each([&](int e, int i, int) {
+      if (i < chunk.rows) sums[e] *= factor(past_scale[i], row_scale[i]);
+    });
+  const ValueRows<T> v = value_rows(shape, in.v, chunk, chunk.keys);
+  add_product<Along::terms, Along::tile>(
+      sums, chunk.keys, [&](int i, int64_t j) { return weights[i][j]; },
+      [&](int m, int64_t j) { return v.or_zero(static_cast<int>(j), first_m + m); }, panels);
   if (static_cast<int>(threadIdx.x) < chunk.rows) {
     const int i = static_cast<int>(threadIdx.x);
     inverse[i] = reciprocal_or_zero(denominator[i]);
@@ -153,7 +146,7 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
   }
   __syncthreads();
   T* to = y.at(chunk.bh, chunk.first);
-  Wide::each([&](int e, int i, int col) {
+  Tile::each([&](int e, int i, int col) {
     const int64_t m = first_m + col;
     if (i < chunk.rows && m < M) to[i * y.row + m] = T(sums[e] * inverse[i]);
   });
@@ -177,10 +170,9 @@ void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
     if (kMode == NumericMode::logs)
       for_each_row(ctx, shape.batch_heads * group.chunks,
                    MakeQueries<kMode, T>{shape, group, in.q, {}, {}, {}, sweep.queries});
-    const int64_t tiles = shape.batch_heads * group.chunks * group.tiles;
+    const int64_t slots = shape.batch_heads * group.chunks;
     launch(read_chunk<kMode, T>,
-           dim3(static_cast<unsigned>(tiles),
-                static_cast<unsigned>(column_blocks<kMode, T>(shape.values))),
+           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.values))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, sweep.keys, sweep.queries.top,
            sweep.states(updates, running, shape.starts ? 0 : -1), y, saved);
   }
@@ -192,7 +184,7 @@ template <typename T>
 void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                    const ChunkState<Accumulator<T>>& states, HeadRows<T> y,
                    const ChunkRows<Accumulator<T>>& saved) {
-  const ChunkShape shape = as_multiplied(ctx, given);
+  const ChunkShape shape = sums_as_multiplied<T>(ctx, given, states.scale != nullptr);
   if (shape.batch_heads == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
     if (walk_forward(ctx, shape, in, states, y, saved)) return;

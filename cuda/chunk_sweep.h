@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "cuda/chunk_tables.h"
@@ -61,23 +60,22 @@ __global__ void __launch_bounds__(kBlockThreads)
     sum_chunk(ChunkShape shape, Group group, Update<T, Values> in, Direction direction,
               Parts<Accumulator<T>> carried, Parts<Accumulator<T>> parts) {
   using A = Accumulator<T>;
-  using P = Factor<kMode, T>;
-  using Wide = RuleSums<kMode, T>;
+  using Tile = Sums<A>;
   constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
-  __shared__ Panels<P> panels;
+  __shared__ Panels<A> panels;
   __shared__ A column[kTile], share[kShares][kTile];
   multiply_as(shape.products, panels);
   const int64_t F = shape.features, M = shape.values, index = blockIdx.x;
-  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns,
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile,
                 first_f = static_cast<int64_t>(blockIdx.z) * kTile;
   const int own = static_cast<int>(threadIdx.x) % kTile,
             part = static_cast<int>(threadIdx.x) / kTile;
   const bool sums_keys = blockIdx.y == 0 && part == 0 && first_f + own < F;
 
-  Wide running;
+  Tile running;
   A running_keys = 0;
   const auto each = [&](const Parts<A>& at, int64_t slot, const auto& body) {
-    Wide::each([&](int e, int row, int col) {
+    Tile::each([&](int e, int row, int col) {
       const int64_t f = first_f + row, m = first_m + col;
       if (f < F && m < M) body(running[e], at.state[(slot * F + f) * M + m]);
     });
@@ -120,15 +118,13 @@ __global__ void __launch_bounds__(kBlockThreads)
     }
 
     // The chunk's rows are summed before they are added to the total, so that errors do not grow
-    // with the length; bf16 factors are added directly, as float's rounding errors are far below
-    // theirs.
-    Wide fresh;
-    Wide& sums = kByCores<P> ? running : fresh;
-    add_products<Along::tile, Along::tile>(
-        sums, M - first_m, count,
+    // with the length.
+    Tile fresh;
+    add_product<Along::tile, Along::tile>(
+        fresh, count,
         [&](int f, int64_t i) { return first_f + f < F ? feature(static_cast<int>(i), f) : A(0); },
         [&](int m, int64_t i) { return x.or_zero(static_cast<int>(i), first_m + m); }, panels);
-    if (!kByCores<P>) Wide::each([&](int e, int, int) { running[e] += fresh[e]; });
+    Tile::each([&](int e, int, int) { running[e] += fresh[e]; });
     if (blockIdx.y > 0) continue;
     A total = 0;
 #pragma unroll 1
@@ -199,36 +195,8 @@ struct ScanSums {
 };
 
 // Blocks that sum the plain values of a chunk. If they keep the device busy, each walks all chunks.
-template <typename T>
-int64_t blocks_of_sums(const ChunkShape& shape) {
-  return shape.batch_heads * tiles_of(shape.features) *
-         column_blocks<NumericMode::plain, T>(shape.values);
-}
-template <typename T>
-bool sums_walk(const Context& ctx, const ChunkShape& shape) {
-  return blocks_of_sums<T>(shape) >= ctx.sizes.blocks;
-}
-
-// The number of tiles of 64 rows in a chunk, 1 to kMaxTiles. With t tiles, a tile moves 1 / t of
-// its chunk's states and is multiplied with (t + 1) / 2 tiles of the chunk, including itself:
-// `passes` 4 F M / t bytes, and kProducts products of 64 x 64 by F or M per tile. On tensor cores,
-// where moving a byte takes the time of kWorth FLOPs, the total is minimal at the square root
-// below. One tile for float or double, whose products are slow; for rows with weights or logs,
-// whose scales cover 64 rows; and where fewer blocks would not keep the device busy.
-inline constexpr int64_t kMaxTiles = 4;
-template <typename T>
-int64_t tiles_in_chunk(const Context& ctx, const ChunkShape& shape, bool scaled) {
-  constexpr double kProducts = 8, kWorth = 64;
-  if (scaled) return 1;
-  if (ctx.sizes.tiles > 0) return std::min(ctx.sizes.tiles, kMaxTiles);
-  if (!kByCores<T>) return 1;
-  const double F = static_cast<double>(shape.features), M = static_cast<double>(shape.values);
-  const double passes = sums_walk<T>(ctx, shape) ? 7 : 13;  // the scan does the other 6
-  const double states = passes * 4 * F * M * kWorth,
-               products = kProducts * kTile * kTile * (F + M) / 2;
-  const int64_t best = std::llround(std::sqrt(states / std::max(products, 1.0)));
-  const int64_t max = blocks_of_sums<T>(shape) * chunk_count(shape) / ctx.sizes.blocks;
-  return std::clamp<int64_t>(std::min(best, max), 1, kMaxTiles);
+inline bool sums_walk(const Context& ctx, const ChunkShape& shape) {
+  return shape.batch_heads * tiles_of(shape.features) * tiles_of(shape.values) >= ctx.sizes.blocks;
 }
 
 // The temporary memory of a call for one group of chunks: as many as give the device several rounds
@@ -239,12 +207,11 @@ class Sweep {
   using A = Accumulator<T>;
 
   Sweep(Context& ctx, const ChunkShape& shape, bool scaled)
-      : tiles_(tiles_in_chunk<T>(ctx, shape, scaled)),
-        count_(chunk_count(shape, tiles_)),
-        chunks_(chunks_of(ctx, shape, tiles_, count_)),
+      : count_(chunk_count(shape)),
+        chunks_(chunks_of(ctx, shape, count_)),
         slots_(shape.batch_heads * chunks_),
         scaled_(scaled),
-        rows_(ctx, slots_ * (7 * tiles_ * kTile + 1)),
+        rows_(ctx, slots_ * (7 * kTile + 1)),
         sums_(ctx, slots_ * shape.features * (shape.values + (scaled ? 4 : 1))) {
     const bool logs = shape.kind == FeatureKind::logs;
     const int64_t rows = entries(), F = slots_ * shape.features;
@@ -259,12 +226,12 @@ class Sweep {
 
   int64_t count() const { return count_; }  // chunks of the segment per (batch, head)
   // The group that starts at chunk `first`, or that ends before chunk `last`.
-  Group from(int64_t first) const { return {first, std::min(chunks_, count_ - first), tiles_}; }
+  Group from(int64_t first) const { return {first, std::min(chunks_, count_ - first)}; }
   Group until(int64_t last) const {
     const int64_t first = std::max<int64_t>(last - chunks_, 0);
-    return {first, last - first, tiles_};
+    return {first, last - first};
   }
-  int64_t entries() const { return slots_ * tiles_ * kTile; }  // rows of the tables
+  int64_t entries() const { return slots_ * kTile; }  // rows of the tables
 
   // If the final state is not needed, the sums of a sweep's last chunk are not either.
   Direction direction(const ChunkShape& shape, bool backward) const {
@@ -278,14 +245,13 @@ class Sweep {
              const Direction& direction, const ChunkState<A>& running, bool decays = true) {
     const int64_t F = shape.features, M = shape.values;
     if (F == 0) return;
-    const bool walks = kMode == NumericMode::plain && sums_walk<T>(ctx, shape);
+    const bool walks = kMode == NumericMode::plain && sums_walk(ctx, shape);
     const Parts<A> from{running.state, running.key_sum, nullptr};
-    launch(
-        sum_chunk<kMode, T, Values>,
-        dim3(static_cast<unsigned>(walks ? shape.batch_heads : shape.batch_heads * group.chunks),
-             static_cast<unsigned>(column_blocks<kMode, T>(M)), static_cast<unsigned>(tiles_of(F))),
-        dim3(kBlockThreads), 0, stream(ctx), shape, group, in, direction, walks ? from : Parts<A>{},
-        parts_);
+    launch(sum_chunk<kMode, T, Values>,
+           dim3(static_cast<unsigned>(walks ? shape.batch_heads : shape.batch_heads * group.chunks),
+                static_cast<unsigned>(tiles_of(M)), static_cast<unsigned>(tiles_of(F))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, direction,
+           walks ? from : Parts<A>{}, parts_);
     if (walks) return;
     const int64_t rows = shape.batch_heads * F;
     if (scaled_)
@@ -308,19 +274,17 @@ class Sweep {
   KeyTable<A> keys;
 
  private:
-  static int64_t chunks_of(const Context& ctx, const ChunkShape& shape, int64_t tiles,
-                           int64_t count) {
+  static int64_t chunks_of(const Context& ctx, const ChunkShape& shape, int64_t count) {
     constexpr int64_t kRounds = 16, kElements = int64_t{1} << 26;
     const int64_t per_bh = std::max<int64_t>(shape.features * shape.values, 1);
-    const int64_t blocks =
-        kRounds * ctx.sizes.blocks / std::max<int64_t>(shape.batch_heads * tiles, 1);
+    const int64_t blocks = kRounds * ctx.sizes.blocks / std::max<int64_t>(shape.batch_heads, 1);
     const int64_t held = kElements / std::max<int64_t>(shape.batch_heads * per_bh, 1);
     const int64_t max = std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(count, 1));
     const int64_t groups = (count + max - 1) / max;  // groups of about equal size
     return groups == 0 ? 1 : (count + groups - 1) / groups;
   }
 
-  int64_t tiles_, count_, chunks_, slots_;
+  int64_t count_, chunks_, slots_;
   bool scaled_;
   Workspace<A> rows_, sums_;
   Parts<A> parts_{};

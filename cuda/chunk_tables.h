@@ -16,7 +16,7 @@ __device__ Accumulator<T> top_of(const T* logs, int64_t F) {
   return top == kNothing<A> ? A(0) : top;
 }
 
-// Keys of a chunk with one tile: o_j = top_j + log w_j - L_j.
+// Keys of a chunk: o_j = top_j + log w_j - L_j.
 template <NumericMode kMode, typename T>
 struct MakeKeys {
   using A = Accumulator<T>;
@@ -59,7 +59,7 @@ struct MakeKeys {
   }
 };
 
-// Queries of one tile: denominator is null if only top is needed, grad (e) if it is not known yet.
+// Queries of a chunk: denominator is null if only top is needed, grad (e) if it is not known yet.
 template <NumericMode kMode, typename T>
 struct MakeQueries {
   using A = Accumulator<T>;
@@ -70,8 +70,8 @@ struct MakeQueries {
   Strided<const A> grad;
   QueryTable<A> to;
 
-  __device__ void operator()(int64_t tile) const {
-    const Chunk chunk = tile_at(shape, group, tile);
+  __device__ void operator()(int64_t slot) const {
+    const Chunk chunk = chunk_at(shape, group, slot);
     const int i = static_cast<int>(threadIdx.x);
     if (kMode == NumericMode::logs)
       for (int row = i / kWarp; row < chunk.rows; row += kBlockThreads / kWarp) {

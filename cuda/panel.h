@@ -167,6 +167,7 @@ __device__ __forceinline__ void write_rows(BFloat16* to, int stride, const float
       *reinterpret_cast<uint32_t*>(of_row + t * 8) = pair;
     }
   }
+  __syncwarp();  // before the next product
 }
 
 }  // namespace linea::cuda

@@ -60,9 +60,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Square<A> square;
   __shared__ int32_t code[kTile];
   multiply_as(shape.products, panels);
-  const Chunk chunk = tile_at(shape, group, blockIdx.x);
-  const Pieces<NumericMode::logs, T> of = pieces_of<NumericMode::logs>(
-      shape, group, in, dy, KeyTable<A>{}, queries, blockIdx.x, blockIdx.x);
+  const Chunk chunk = chunk_at(shape, group, blockIdx.x);
+  const Pieces<NumericMode::logs, T> of =
+      pieces_of<NumericMode::logs>(shape, chunk, in, dy, KeyTable<A>{}, queries);
   const StateAt<A> later = state_at(states, wide, group, chunk);
   const int64_t M = shape.values, D = codes.D, first_d = static_cast<int64_t>(blockIdx.y) * kTile;
   const int64_t row = chunk.bh * shape.length + chunk.first;

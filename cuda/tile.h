@@ -36,66 +36,29 @@ struct Sums {
   }
 };
 
-// The sums of several horizontally adjacent tiles, with columns counted across them.
-template <typename T, int kTiles>
-struct WideSums {
-  using A = Accumulator<T>;
-  static constexpr int kCount = kTiles * kSums, kColumns = kTiles * kTile;
-  Sums<T> tile[kTiles];
-  __device__ A& operator[](int e) { return tile[e / kSums][e % kSums]; }
-
-  template <typename Body>
-  __device__ static void each(const Body& body) {
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t)
-      Sums<T>::each(
-          [&](int e, int row, int column) { body(t * kSums + e, row, t * kTile + column); });
-  }
-};
-
 template <typename T>
 using Panels = std::conditional_t<kByCores<T>, CorePanels, PlainPanels<T>>;
 
-// sums[row][column] += sum_l left(row, l) right(column, l), l < terms, for those of kTiles adjacent
-// tiles that contain some of the first `columns` columns. left is called for rows 0 .. 63, right
-// for the columns of all tiles; both return 0 out of range. Every thread of the block calls it; the
-// factors may read shared memory written just before, and `panels` is free afterwards.
-template <Along kLeft, Along kRight, int kTiles, typename T, typename Left, typename Right>
-__device__ void add_to_tiles(Sums<T>* sums, int64_t columns, int64_t terms, const Left& left,
-                             const Right& right, Panels<T>& panels) {
+// sums[row][column] += sum_l left(row, l) right(column, l), l < terms. Both are called for 0 .. 63,
+// and return 0 out of range. Every thread of the block calls it; the factors may read shared memory
+// written just before, and `panels` is free afterwards.
+template <Along kLeft, Along kRight, typename T, typename Left, typename Right>
+__device__ void add_product(Sums<T>& sums, int64_t terms, const Left& left, const Right& right,
+                            Panels<T>& panels) {
   constexpr int kAtOnce = kByCores<T> ? CorePanels::kDeep : kDeep<T>;
   for (int64_t first = 0; first < terms; first += kAtOnce) {
     __syncthreads();
     load_panel<kLeft>(panels.left, first, terms, left);
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-      if (tile > 0 && tile * kTile >= columns) continue;
-      if (tile > 0) __syncthreads();
-      load_panel<kRight>(panels.right, first, terms, [&](int column, int64_t term) {
-        return right(tile * kTile + column, term);
-      });
-      __syncthreads();
-      if constexpr (kByCores<T>) {
-        multiply_panels<kLeft, kRight>(
-            sums[tile].x, static_cast<int>(terms - first < kAtOnce ? terms - first : kAtOnce),
-            panels);
-      } else {
-        multiply_panels(sums[tile].x, panels);
-      }
+    load_panel<kRight>(panels.right, first, terms, right);
+    __syncthreads();
+    if constexpr (kByCores<T>) {
+      multiply_panels<kLeft, kRight>(
+          sums.x, static_cast<int>(terms - first < kAtOnce ? terms - first : kAtOnce), panels);
+    } else {
+      multiply_panels(sums.x, panels);
     }
   }
   __syncthreads();
-}
-
-template <Along kLeft, Along kRight, typename T, int kTiles, typename Left, typename Right>
-__device__ void add_products(WideSums<T, kTiles>& sums, int64_t columns, int64_t terms,
-                             const Left& left, const Right& right, Panels<T>& panels) {
-  add_to_tiles<kLeft, kRight, kTiles>(sums.tile, columns, terms, left, right, panels);
-}
-template <Along kLeft, Along kRight, typename T, typename Left, typename Right>
-__device__ void add_product(Sums<T>& sum, int64_t terms, const Left& left, const Right& right,
-                            Panels<T>& panels) {
-  add_to_tiles<kLeft, kRight, 1>(&sum, kTile, terms, left, right, panels);
 }
 
 // Sums each thread's values of its two rows over whole rows, and calls body(row, sum) in one thread

@@ -8,7 +8,8 @@
 //   key       backwards: G, A as above
 //             dk = (v S^T + z + G^T q) phi'    dv = k S + A^T n              S += q^T n, z += q^T e
 //
-// Panels of the next chunk are copied while this one is computed. S is rounded to bf16 where it is
+// Without queries a walk only sums, and without keys (for `key`: queries) it only reads. Panels of
+// the next chunk are copied while this one is computed. S is rounded to bf16 where it is
 // a factor. Where there are few (batch, head), their chunks are cut into stretches: one walk sums
 // each stretch, a scan adds these sums in order, and the stretches are walked from what precedes
 // them. Everything depends on the sizes alone, so that equal inputs give equal bits.
@@ -25,27 +26,33 @@ namespace linea::cuda {
 
 struct Stretches {
   int chunks, count, each;  // chunks of the segment; stretches; chunks of a stretch
+  bool queries, keys;       // whether there are any
 };
 
-inline Stretches stretches_of(const Context& ctx, const ChunkShape& shape) {
+inline Stretches stretches_of(const Context& ctx, const ChunkShape& shape,
+                              const ChunkInput<BFloat16>& in) {
   const auto rounded_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const int64_t chunks = chunk_count(shape);
   const int64_t wanted =
       std::clamp<int64_t>(rounded_up(ctx.sizes.blocks / 2, shape.batch_heads), 1, chunks);
-  const int64_t each = rounded_up(chunks, wanted), count = rounded_up(chunks, each);
-  return {static_cast<int>(chunks), static_cast<int>(count), static_cast<int>(each)};
+  int64_t each = rounded_up(chunks, wanted);
+  // Summing a stretch takes about half of the time of walking it.
+  if (chunks - each - each / 2 <= ctx.sizes.cut) each = chunks;
+  return {static_cast<int>(chunks), static_cast<int>(rounded_up(chunks, each)),
+          static_cast<int>(each), in.q.data != nullptr, in.k.data != nullptr};
 }
 
 // The chunks first .. end - 1 of one (batch, head).
 struct Stretch {
   int bh, first, end;
-  int length, existing;  // rows of the segment, and those of them whose keys exist
+  int length, with_query, with_key;  // rows of the segment; those of them that have queries, keys
 
   __device__ static int within(int count, int chunk) {
     return min(max(count - chunk * kTile, 0), kTile);
   }
   __device__ int rows(int chunk) const { return within(length, chunk); }
-  __device__ int keys(int chunk) const { return within(existing, chunk); }
+  __device__ int queries(int chunk) const { return within(with_query, chunk); }
+  __device__ int keys(int chunk) const { return within(with_key, chunk); }
 };
 // Writes the block's stretch to shared memory, to spare registers. Readable after a barrier, and
 // before it by the first thread.
@@ -54,9 +61,14 @@ __device__ inline const Stretch& publish_stretch(const ChunkShape& shape, const 
   if (threadIdx.x > 0) return to;
   const int bh = static_cast<int>(blockIdx.x) / cut.count,
             first = static_cast<int>(blockIdx.x) % cut.count * cut.each;
+  const int length = static_cast<int>(shape.length);
   const int64_t keys = valid_keys(shape.valid, bh, shape.first + shape.length) - shape.first;
-  const Stretch own{bh, first, min(first + cut.each, cut.chunks), static_cast<int>(shape.length),
-                    static_cast<int>(keys)};
+  const Stretch own{bh,
+                    first,
+                    min(first + cut.each, cut.chunks),
+                    length,
+                    cut.queries ? length : 0,
+                    cut.keys ? static_cast<int>(keys) : 0};
   return to = own;
 }
 
@@ -73,7 +85,7 @@ __device__ __forceinline__ int stride_of(const HeadRows<T>& rows) {
 }
 // The first row of a chunk.
 template <typename T>
-__device__ __forceinline__ T* chunk_at(const HeadRows<T>& rows, int64_t offset, int chunk) {
+__device__ __forceinline__ T* rows_of_chunk(const HeadRows<T>& rows, int64_t offset, int chunk) {
   return rows.data + offset + int64_t{chunk * kTile} * stride_of(rows);
 }
 // Starts to copy a chunk's rows.
@@ -81,14 +93,14 @@ template <int kWidth>
 __device__ __forceinline__ void bring_chunk(Panel<kTile, kWidth>& to,
                                             const HeadRows<const BFloat16>& rows, int64_t offset,
                                             int chunk, int count) {
-  to.bring(chunk_at(rows, offset, chunk), stride_of(rows), count);
+  to.bring(rows_of_chunk(rows, offset, chunk), stride_of(rows), count);
 }
 
-// The states that stretches start from and end with: S [D,D] and z [D], one per stretch. Null: 0,
-// and not needed.
+// The states that stretches start from and end with, S [D,D] and z [D]. Null: 0, and not needed.
 struct WalkStates {
   const float *state = nullptr, *key_sum = nullptr;
   float *final_state = nullptr, *final_key_sum = nullptr;
+  int sharing = 1;  // consecutive stretches that start from the same
 };
 
 // ---- features ----
@@ -170,8 +182,9 @@ struct WalkState {
 
   __device__ __forceinline__ void load(const WalkStates& from) {
     if (from.state == nullptr) return;
-    const float* const state = from.state + int64_t{blockIdx.x} * kD * kD;
-    const float* const key_sum = from.key_sum + int64_t{blockIdx.x} * kD;
+    const int64_t index = static_cast<int>(blockIdx.x) / from.sharing;
+    const float* const state = from.state + index * kD * kD;
+    const float* const key_sum = from.key_sum + index * kD;
     each(
         [&](float* two, int f, int m) {
           const Two given = *reinterpret_cast<const Two*>(state + f * kD + m);
@@ -257,8 +270,7 @@ bool can_walk(const ChunkShape& shape, const ChunkInput<BFloat16>& in,
               const ChunkState<float>& states, const Rows&... others) {
   return shape.kind == FeatureKind::values && states.scale == nullptr && shape.length > 0 &&
          shape.features == shape.values && is_width_of_walks(shape.features) &&
-         in.q.data != nullptr && in.k.data != nullptr && allows_wide_copies(in.q) &&
-         allows_wide_copies(in.k) && allows_wide_copies(in.v) &&
+         allows_wide_copies(in.q) && allows_wide_copies(in.k) && allows_wide_copies(in.v) &&
          (allows_wide_copies(others) && ...);
 }
 
@@ -292,18 +304,25 @@ struct WalkTerms {
   __host__ __device__ bool of_queries() const { return denominator.data != nullptr; }
 };
 
-// The states that the stretches of a call start from, while it lives; `running` becomes the state
-// after all of them, unless that is not needed.
+// The states that the stretches of a call start from, while it lives. `running`, the state before
+// them, becomes that after them, unless that is not needed: by the walk itself where there is one
+// stretch and it `reads`.
 class StretchStates {
  public:
   StretchStates(Context& ctx, const ChunkShape& shape, const Stretches& cut, const WalkTerms& terms,
-                const ChunkState<float>& running);
+                const ChunkState<float>& running, bool reads);
   WalkStates view() const { return view_; }
 
  private:
   Workspace<float> sums_;
   WalkStates view_{};
 };
+
+// Rows in the place of absent ones, none of which are read.
+inline HeadRows<const BFloat16> rows_or(const HeadRows<const BFloat16>& rows,
+                                        const HeadRows<const BFloat16>& others) {
+  return rows.data != nullptr ? rows : others;
+}
 
 // Each returns whether it did the work: it does not for shapes and rows that do not allow walks.
 bool walk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,

@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
     __syncthreads();
     with_feature_of_walk(shape.feature, [&](auto feature) {
       using F = decltype(feature);
-      write_rows(chunk_at(dq, shared.at_dq, chunk) + col, stride_of(dq), sums, row, rows,
+      write_rows(rows_of_chunk(dq, shared.at_dq, chunk) + col, stride_of(dq), sums, row, rows,
                  [&](float& left, float& right, int, int i, int f) {
                    const uint32_t q = shared.q.pair(i, col + f);
                    left *= F::derivative_at(walk_feature<F>(lower_bf16(q)));
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
     if (chunk >= stretch.first) {
       const int first = chunk * kTile;
       auto& to = shared.stage[chunk & 1];
-      const int rows = stretch.rows(chunk);
+      const int rows = stretch.queries(chunk);
       bring_chunk(to.q, in.q, shared.at_q, chunk, rows);
       bring_chunk(to.k, in.k, shared.at_k, chunk, stretch.keys(chunk));
       bring_chunk(to.n, dy, shared.at_dy, chunk, rows);
@@ -182,7 +182,8 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
   bring(stretch.end - 1);
   state.load(ends);
   for (int chunk = stretch.end - 1; chunk >= stretch.first; --chunk) {
-    const int rows = stretch.rows(chunk), keys = stretch.keys(chunk);
+    const int rows = stretch.rows(chunk), queries = stretch.queries(chunk),
+              keys = stretch.keys(chunk);
     bring_chunk(shared.v, in.v, shared.at_v, chunk, keys);
     __pipeline_commit();
     bring(chunk - 1);
@@ -190,9 +191,9 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
     state.publish(shared.state, shared.key_sum);
     __pipeline_wait_prior(2);
     __syncthreads();
-    make_features(now.q, shape.feature, rows);
+    make_features(now.q, shape.feature, queries);
     make_features(now.k, shape.feature, keys);
-    divide_rows(now.n, now.denominator, rows);
+    divide_rows(now.n, now.denominator, queries);
     __syncthreads();
 
     // Rows of these products are keys j, columns of the squares are queries i.
@@ -205,7 +206,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
       });
       product_from_registers<Along::tile>(sums, weights, now.n, col);
       product<kD, Along::terms, Along::tile>(sums, now.k, row, shared.state, col);
-      write_rows(chunk_at(dv, shared.at_dv, chunk) + col, stride_of(dv), sums, row, rows,
+      write_rows(rows_of_chunk(dv, shared.at_dv, chunk) + col, stride_of(dv), sums, row, rows,
                  [](float&, float&, int, int, int) {});
     }
     __pipeline_wait_prior(1);
@@ -221,7 +222,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
       product<kD, Along::terms, Along::terms>(sums, shared.v, row, shared.state, col);
       with_feature_of_walk(shape.feature, [&](auto feature) {
         using F = decltype(feature);
-        write_rows(chunk_at(dk, shared.at_dk, chunk) + col, stride_of(dk), sums, row, rows,
+        write_rows(rows_of_chunk(dk, shared.at_dk, chunk) + col, stride_of(dk), sums, row, rows,
                    [&](float& left, float& right, int, int j, int f) {
                      const uint32_t phi = now.k.pair(j, col + f);
                      const bool exists = j < keys;
@@ -241,14 +242,16 @@ void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<BFlo
                     const HeadRows<const BFloat16>& y, const HeadRows<const BFloat16>& dy,
                     const ChunkRows<float>& saved, const ChunkState<float>& running,
                     const HeadRows<BFloat16>& dq, const Strided<float>& ddenominator) {
-  const Stretches cut = stretches_of(ctx, shape);
+  const Stretches cut = stretches_of(ctx, shape, in);
+  const StretchStates states(ctx, shape, cut, {in.k, in.v}, running, cut.queries);
+  if (!cut.queries) return;
   const int blocks = static_cast<int>((shape.length + kRowsOfBlock - 1) / kRowsOfBlock);
+  const Strided<const float> d{saved.denominator.data, saved.denominator.stride};
   launch(prepare_walk<kD>, dim3(static_cast<unsigned>(shape.batch_heads * blocks)),
-         dim3(kBlockThreads), 0, stream(ctx), shape.length, blocks, y, dy,
-         Strided<const float>{saved.denominator.data, saved.denominator.stride}, ddenominator);
-  const StretchStates states(ctx, shape, cut, {in.k, in.v}, running);
-  launch_walk<query_walk<kD>, QueryShared<kD>>(ctx, shape, cut, in, dy, saved.denominator,
-                                               ddenominator, states.view(), dq);
+         dim3(kBlockThreads), 0, stream(ctx), shape.length, blocks, y, dy, d, ddenominator);
+  const ChunkInput<BFloat16> rows{in.q, rows_or(in.k, in.q), {}, {}, rows_or(in.v, in.q)};
+  launch_walk<query_walk<kD>, QueryShared<kD>>(ctx, shape, cut, rows, dy, d, ddenominator,
+                                               states.view(), dq);
 }
 
 template <int kD>
@@ -256,9 +259,12 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat
                   const HeadRows<const BFloat16>& dy, const ChunkRows<float>& saved,
                   const Strided<const float>& ddenominator, const ChunkState<float>& running,
                   const HeadRows<BFloat16>& dk, const HeadRows<BFloat16>& dv) {
-  const Stretches cut = stretches_of(ctx, shape);
-  const StretchStates states(ctx, shape, cut, {in.q, dy, saved.denominator, ddenominator}, running);
-  launch_walk<key_walk<kD>, KeyShared<kD>>(ctx, shape, cut, in, dy, saved.denominator, ddenominator,
+  const Stretches cut = stretches_of(ctx, shape, in);
+  const Strided<const float> d{saved.denominator.data, saved.denominator.stride};
+  const StretchStates states(ctx, shape, cut, {in.q, dy, d, ddenominator}, running, cut.keys);
+  if (!cut.keys) return;
+  const ChunkInput<BFloat16> rows{rows_or(in.q, in.k), in.k, {}, {}, in.v};
+  launch_walk<key_walk<kD>, KeyShared<kD>>(ctx, shape, cut, rows, dy, d, ddenominator,
                                            states.view(), dk, dv);
 }
 

@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
       const int i = row + lane / 4 + lower * 8;
       if (col == 0 && lane % 4 == 0 && i < rows) denominator.at(stretch.bh)[first + i] = d[lower];
     }
-    write_rows(chunk_at(y, shared.at_y, chunk) + col, stride_of(y), sums, row, rows,
+    write_rows(rows_of_chunk(y, shared.at_y, chunk) + col, stride_of(y), sums, row, rows,
                [&](float& left, float& right, int lower, int, int) {
                  left *= inverse[lower], right *= inverse[lower];
                });
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
   __syncthreads();
   const bool queries = terms.of_queries();
   const auto count_in = [&](int chunk) {
-    return queries ? stretch.rows(chunk) : stretch.keys(chunk);
+    return queries ? stretch.queries(chunk) : stretch.keys(chunk);
   };
   const auto bring = [&](int chunk) {
     if (chunk < stretch.end) {
@@ -149,24 +149,42 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
   state.store(ends);
 }
 
+// The scan over the stretches of S, whose elements are the first `count`, and of z.
+struct ScanBoth {
+  ScanSums<float> state, key_sum;
+  int64_t count;
+  __device__ void operator()(int64_t index) const {
+    if (index < count)
+      state(index);
+    else
+      key_sum(index - count);
+  }
+};
+
 template <int kD>
 void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,
              const ChunkState<float>& running, const HeadRows<BFloat16>& y,
              const ChunkRows<float>& saved) {
-  const Stretches cut = stretches_of(ctx, shape);
-  const StretchStates states(ctx, shape, cut, {in.k, in.v}, running);
-  launch_walk<forward_walk<kD>, ForwardShared<kD>>(ctx, shape, cut, in, states.view(), y,
-                                                   saved.denominator);
+  const Stretches cut = stretches_of(ctx, shape, in);
+  const StretchStates states(ctx, shape, cut, {in.k, in.v}, running, cut.queries);
+  const ChunkInput<BFloat16> rows{in.q, rows_or(in.k, in.q), {}, {}, rows_or(in.v, in.q)};
+  if (cut.queries)
+    launch_walk<forward_walk<kD>, ForwardShared<kD>>(ctx, shape, cut, rows, states.view(), y,
+                                                     saved.denominator);
 }
 
 }  // namespace
 
 StretchStates::StretchStates(Context& ctx, const ChunkShape& shape, const Stretches& cut,
-                             const WalkTerms& terms, const ChunkState<float>& running)
-    : sums_(ctx, cut.count == 1
+                             const WalkTerms& terms, const ChunkState<float>& running, bool reads)
+    : sums_(ctx, terms.rows.data == nullptr || (cut.count == 1 && reads)
                      ? 0
                      : shape.batch_heads * cut.count * shape.features * (shape.values + 1)) {
-  if (cut.count == 1) {
+  if (terms.rows.data == nullptr) {
+    view_ = {running.state, running.key_sum, nullptr, nullptr, cut.count};
+    return;
+  }
+  if (cut.count == 1 && reads) {
     if (!shape.starts) view_.state = running.state, view_.key_sum = running.key_sum;
     if (!shape.ends) view_.final_state = running.state, view_.final_key_sum = running.key_sum;
     return;
@@ -180,11 +198,12 @@ StretchStates::StretchStates(Context& ctx, const ChunkShape& shape, const Stretc
   });
   const Group group{0, cut.count};
   const Direction direction{terms.of_queries(), -1};
-  for_each(
-      ctx, rows * shape.values,
-      ScanSums<float>{F, shape.values, group, direction, nullptr, nullptr, running.state, state});
-  for_each(ctx, rows,
-           ScanSums<float>{F, 1, group, direction, nullptr, nullptr, running.key_sum, key_sum});
+  const auto scan = [&](int64_t width, float* sums, float* parts) {
+    return ScanSums<float>{F, width, group, direction, nullptr, nullptr, sums, parts};
+  };
+  for_each(ctx, rows * (shape.values + 1),
+           ScanBoth{scan(shape.values, running.state, state), scan(1, running.key_sum, key_sum),
+                    rows * shape.values});
   view_.state = state, view_.key_sum = key_sum;
 }
 

@@ -46,9 +46,9 @@ struct WorkSizes {
   // While sampling: capacity of the pending updates of a state (tensor/kernel_shapes.h); positions
   // sampled before the host reads their tokens.
   int64_t pending = 0, token_buffer = 1;
-  // On a GPU: tiles of 64 positions in a chunk, which writes one state (0: chosen by the shape);
-  // thread blocks that keep the device busy.
-  int64_t tiles = 0, blocks = 512;
+  // On a GPU: thread blocks that keep it busy; chunks whose walk takes as long as the launches that
+  // cut it.
+  int64_t blocks = 512, cut = 16;
 };
 
 struct Context {

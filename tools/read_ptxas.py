@@ -11,8 +11,10 @@ import sys
 HOT = ["read_chunk", "sum_chunk", "query_gradient", "key_gradient", "value_gradient", "softmax", "layer_norm",
        "cross_entropy", "adam", "each_kernel", "RecurrentStep", "sum_squares", "embedding", "attend<", "gradient_of_",
        "write_chunks", "go_back", "row_gradients", "logs_kernel", "logs_backward", "code_gradient",
-       "sample_kernel", "CastSpan"]
+       "sample_kernel", "CastSpan", "_walk<"]
 MAX_SPILLED = 16  # bytes: less than a thousandth of a kernel's time
+# Two blocks on a multiprocessor are worth more than these bytes.
+MAX_SPILLED_BY_TWO = {"_walk<64>": 64, "_walk<32>": 64}
 
 
 def kernels(text):
@@ -37,6 +39,10 @@ def is_double(name):
     return re.search(r"\bdouble\b", name) is not None
 
 
+def max_spilled(name):
+    return next((bytes for part, bytes in MAX_SPILLED_BY_TWO.items() if part in name), MAX_SPILLED)
+
+
 def check_hot_kernels_exist():
     """A renamed kernel must not drop out of the check."""
     folder = pathlib.Path(__file__).resolve().parent.parent / "cuda"
@@ -58,7 +64,7 @@ def main():
     for text, registers, spilled in sorted(rows, key=lambda row: -row[1])[:5]:
         print(f"  {registers:4} registers, {spilled:3} bytes spilled: {text[:90]}")
     failing = [row for row in rows
-           if row[2] > MAX_SPILLED and not is_double(row[0]) and any(hot in row[0] for hot in HOT)]
+           if row[2] > max_spilled(row[0]) and not is_double(row[0]) and any(hot in row[0] for hot in HOT)]
     for text, registers, spilled in failing:
         print(f"spills {spilled} bytes with {registers} registers: {text}")
     sys.exit(1 if failing else 0)

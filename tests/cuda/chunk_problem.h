@@ -64,18 +64,17 @@ struct ChunkSetting {
   int64_t N = 65, F = 5, M = 3, segment = 1000;
   double stddev = 1.0, lost = 0;  // of logs; the share of those that are -infinity
   double weight_std = 1.0;
-  bool hints = true;              // the kernels get which segment starts and which ends
-  bool by_head = true;            // rows are in [B,N,H,width], else in [B,H,N,width]
-  int64_t tiles = 0, blocks = 0;  // how a GPU cuts its work (tensor/context.h)
-  int64_t gap = 0;                // elements between rows, NaN in those of inputs
+  bool hints = true;    // the kernels get which segment starts and which ends
+  bool by_head = true;  // rows are in [B,N,H,width], else in [B,H,N,width]
+  int64_t blocks = 0;   // how a GPU cuts its work (tensor/context.h)
+  int64_t gap = 0;      // elements between rows, NaN in those of inputs
 };
 
 // How the context's device cuts its work, while it lives. (A device starts with sizes of its own.)
 class Cut {
  public:
   explicit Cut(const ChunkSetting& s) : before_(context().sizes) {
-    if (s.tiles > 0) context().sizes.tiles = s.tiles;
-    if (s.blocks > 0) context().sizes.blocks = s.blocks;
+    if (s.blocks > 0) context().sizes.blocks = s.blocks, context().sizes.cut = 0;
   }
   ~Cut() { context().sizes = before_; }
   Cut(const Cut&) = delete;

@@ -12,9 +12,8 @@ inline std::string describe(const ChunkSetting& s) {
          (s.hints ? " hints" : "") + (s.by_head ? " by head" : "") + " N " + std::to_string(s.N) +
          " F " + std::to_string(s.F) + " M " + std::to_string(s.M) + " segment " +
          std::to_string(s.segment) + " stddev " + std::to_string(s.stddev) + " lost " +
-         std::to_string(s.lost) + " of weights " + std::to_string(s.weight_std) + " tiles " +
-         std::to_string(s.tiles) + " blocks " + std::to_string(s.blocks) + " gap " +
-         std::to_string(s.gap);
+         std::to_string(s.lost) + " of weights " + std::to_string(s.weight_std) + " blocks " +
+         std::to_string(s.blocks) + " gap " + std::to_string(s.gap);
 }
 
 // Kinds of features, weights, decays, padding, causal or not, in one segment and in several.

@@ -37,18 +37,20 @@ TEST(CudaWalks, EveryCountOfStretches) {
 TEST(CudaWalks, EveryKind) {
   for (const KernelFeature feature :
        {KernelFeature::given, KernelFeature::elu, KernelFeature::relu})
-    for (const bool padded : {false, true})
-      for (const int64_t stretches : {1, 3}) {
-        ChunkSetting s = walk(300, 32, stretches);
-        s.feature = feature;
-        s.padded = padded;
-        expect_alike(s);
-        s.segment = 170;  // a state goes from one to the next
-        s.by_head = false;
-        expect_alike(s);
-        s.hints = false;
-        expect_alike(s);
-      }
+    for (const bool causal : {true, false})
+      for (const bool padded : {false, true})
+        for (const int64_t stretches : {1, 3}) {
+          ChunkSetting s = walk(300, 32, stretches);
+          s.feature = feature;
+          s.causal = causal;
+          s.padded = padded;
+          expect_alike(s);
+          s.segment = 170;  // a state goes from one to the next
+          s.by_head = false;
+          expect_alike(s);
+          s.hints = false;
+          expect_alike(s);
+        }
 }
 
 // Rows that allow copies of 16 bytes are walked wherever they are; others are not, and get other
@@ -59,6 +61,7 @@ TEST(CudaWalks, RowsWithGaps) {
     for (const bool padded : {false, true}) {
       ChunkSetting s = walk(130, D, padded ? 2 : 1);
       s.padded = padded;
+      s.causal = D < 128 || !padded;
       const auto results = [&](int64_t gap) {
         s.gap = gap;
         ChunkProblem<BFloat16> problem(s);

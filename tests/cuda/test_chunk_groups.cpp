@@ -1,11 +1,11 @@
-// Chunks of one to four tiles, and groups of few blocks, against the CPU, which has neither.
+// Groups of few chunks against the CPU, which has none.
 #include "tests/cuda/chunk_problem.h"
 #include "tests/cuda/chunk_settings.h"
 
 namespace linea::cuda_tests {
 namespace {
 
-// The last chunk, and its last tile, have rows left over: for 2, 3 and 4 tiles a chunk.
+// The last chunk, and the last group, have rows and chunks left over.
 constexpr int64_t kLength = 270;
 
 std::vector<ChunkSetting> settings() {
@@ -28,8 +28,7 @@ std::vector<ChunkSetting> settings() {
   return all;
 }
 
-void expect_alike(ChunkSetting s, int64_t tiles, int64_t blocks) {
-  s.tiles = tiles;
+void expect_alike(ChunkSetting s, int64_t blocks) {
   s.blocks = blocks;
   SCOPED_TRACE(describe(s));
   Bounds bounds;
@@ -37,48 +36,45 @@ void expect_alike(ChunkSetting s, int64_t tiles, int64_t blocks) {
   expect_parity([&](auto t) { return ChunkProblem<decltype(t)>(s).all(); }, bounds);
 }
 
-TEST(CudaChunkTiles, EveryCount) {
+TEST(CudaChunkGroups, EverySize) {
   const std::vector<ChunkSetting> all = settings();
-  for (const int64_t tiles : {1, 2, 3, 4})
-    for (size_t i = 0; i < all.size(); i += kSanitized ? 5 : 1)
-      expect_alike(all[i], tiles, i % 4 < 3 ? static_cast<int64_t>(i % 4) : 4);
+  for (size_t i = 0; i < all.size(); i += kSanitized ? 5 : 1)
+    expect_alike(all[i], i % 4 < 3 ? static_cast<int64_t>(i % 4) : 4);
 }
 
 // More than one tile of features, and of values.
-TEST(CudaChunkTiles, Wide) {
-  for (const int64_t tiles : {2, 3}) {
-    if (kSanitized && tiles == 3) continue;
+TEST(CudaChunkGroups, Wide) {
+  for (const bool features : {true, false}) {
+    if (kSanitized && !features) continue;
     ChunkSetting s;
     s.N = 250;
-    s.F = tiles == 2 ? 130 : 70;
-    s.M = tiles == 2 ? 70 : 150;
-    expect_alike(s, tiles, 1);
+    s.F = features ? 130 : 70;
+    s.M = features ? 70 : 150;
+    expect_alike(s, 1);
   }
 }
 
-// Rules that are carried from tile to tile stay at one; their groups may be small.
-TEST(CudaChunkTiles, SmallGroups) {
+TEST(CudaChunkGroups, OfRowsWithScales) {
   for (const int rule : {1, 2}) {
     ChunkSetting s;
     s.kind = rule == 2 ? FeatureKind::logs : FeatureKind::values;
     s.weights = s.decays = rule == 1;
     s.padded = true;
     s.N = 330;
-    expect_alike(s, 3, 1);
+    expect_alike(s, 1);
   }
 }
 
 // Whatever follows, outputs keep their bits; what comes before changes them.
-TEST(CudaChunkTiles, OutputsAreCausal) {
+TEST(CudaChunkGroups, OutputsAreCausal) {
   const On device(kCuda);
   ChunkSetting s;
   s.N = kLength;
   s.by_head = false;
-  for (const int64_t tiles : {2, 4})
+  for (const int64_t blocks : {1, 512})
     for (const int64_t changed : {70, 128, 250, 260}) {
       if (kSanitized && changed != 250) continue;
-      s.tiles = tiles;
-      s.blocks = 1;
+      s.blocks = blocks;
       ChunkProblem<BFloat16> problem(s), other(s);
       other.change_from(changed, 7.0);
       const std::vector<double> y = numbers(problem.forward()[0]), y2 = numbers(other.forward()[0]);
@@ -88,16 +84,17 @@ TEST(CudaChunkTiles, OutputsAreCausal) {
         if (i < changed) before += y[e] != y2[e];
         if (i >= changed) same += y[e] == y2[e];
       }
-      EXPECT_EQ(before, 0) << tiles << " tiles, changed from " << changed;
-      EXPECT_LT(same, (s.N - changed) * s.M * 4 / 5) << tiles << " tiles, changed from " << changed;
+      EXPECT_EQ(before, 0) << blocks << " blocks, changed from " << changed;
+      EXPECT_LT(same, (s.N - changed) * s.M * 4 / 5)
+          << blocks << " blocks, changed from " << changed;
     }
 }
 
-TEST(CudaChunkTiles, TheSameBitsEachTime) {
+TEST(CudaChunkGroups, TheSameBitsEachTime) {
   const On device(kCuda);
   ChunkSetting s;
   s.N = kLength;
-  s.tiles = 3;
+  s.blocks = 1;
   const std::vector<Tensor> once = ChunkProblem<BFloat16>(s).all(),
                             again = ChunkProblem<BFloat16>(s).all();
   for (size_t i = 0; i < once.size(); ++i) EXPECT_EQ(numbers(once[i]), numbers(again[i])) << i;
