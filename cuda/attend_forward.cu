@@ -13,7 +13,9 @@ struct ForwardShared {
     Panel<kTile, kD> k, v;
   } stage[2];
   KeyBounds<kRows> seen;
-  const BFloat16 *k0, *v0;  // the first rows, here to spare registers
+  // here to spare registers
+  const BFloat16 *k0, *v0;  // the first rows
+  int bh, query, rows;
 };
 
 // The running softmax of the rows of a warp: the maximum of the scores, and the lane's part of the
@@ -81,7 +83,10 @@ __global__ void __launch_bounds__(kAttendThreads, kD > 32 ? 2 : 3)
   const int keys = static_cast<int>(valid_keys(shape.valid, bh, shape.keys));
   const int row = static_cast<int>(threadIdx.x) / kWarp * 16 * kBands;  // of the warp
   const float scale = static_cast<float>(shape.scale) * kLog2E;
-  if (threadIdx.x == 0) shared.k0 = k.at(bh, 0), shared.v0 = v.at(bh, 0);
+  if (threadIdx.x == 0) {
+    shared.k0 = k.at(bh, 0), shared.v0 = v.at(bh, 0);
+    shared.bh = bh, shared.query = query, shared.rows = rows;
+  }
   shared.seen.find(shape, bh, query, rows, keys);
   __syncthreads();
   const int first = shared.seen.first[0], end = shared.seen.end[rows - 1];
@@ -109,12 +114,12 @@ __global__ void __launch_bounds__(kAttendThreads, kD > 32 ? 2 : 3)
         product_of_weights(sums, scores, now.v);
       });
   softmax.finish();
-  write_bands(y, bh, query, sums, row, rows, [&](int band, int lower) {
+  write_bands(y, shared.bh, shared.query, sums, row, shared.rows, [&](int band, int lower) {
     const float total = softmax.total[band][lower];
     const int lane = static_cast<int>(threadIdx.x) % kWarp,
               i = row + band * 16 + lower * 8 + lane / 4;
-    if (i < rows && lane % 4 == 0)
-      log_sums[bh * shape.queries + query + i] =
+    if (i < shared.rows && lane % 4 == 0)
+      log_sums[shared.bh * shape.queries + shared.query + i] =
           total == 0 ? 0 : (softmax.max[band][lower] * scale + log2f(total)) * kLn2;
     return reciprocal_or_zero(total);
   });
