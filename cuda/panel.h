@@ -6,7 +6,9 @@
 
 #include <cuda_pipeline_primitives.h>
 
+#include "cuda/queue.h"
 #include "cuda/tile_cores.h"
+#include "tensor/kernel_shapes.h"
 
 namespace linea::cuda {
 
@@ -49,13 +51,20 @@ struct Panel {
   }
 
   // Starts to copy `count` rows, `stride` apart; the others become 0.
+  template <int kThreads = kBlockThreads>
   __device__ __forceinline__ void bring(const BFloat16* from, int stride, int count) {
+    static_assert(kThreads % kPerRow == 0 && kRows * kPerRow % kThreads == 0);
+    constexpr int kRowsAtOnce = kThreads / kPerRow;
+    const uint32_t thread = thread_read_anew();
+    const int first = static_cast<int>(thread / kPerRow),
+              col = static_cast<int>(thread % kPerRow * 8);
+    BFloat16* const to = at(first, col);
+    const uint32_t offset = static_cast<uint32_t>(first * stride + col);
 #pragma unroll
-    for (int e = 0; e < kRows * kPerRow; e += kBlockThreads) {
-      const int unit = e + static_cast<int>(threadIdx.x);
-      const int row = unit / kPerRow, col = unit % kPerRow * 8;
-      const bool there = row < count;
-      __pipeline_memcpy_async(at(row, col), from + (there ? row : 0) * stride + col, 16,
+    for (int row = 0; row < kRows; row += kRowsAtOnce) {
+      const bool there = first + row < count;
+      __pipeline_memcpy_async(to + row * kStride,
+                              from + (there ? offset + static_cast<uint32_t>(row * stride) : 0), 16,
                               there ? 0 : 16);
     }
   }
@@ -96,17 +105,20 @@ struct Panel {
   template <Along kAlong, int kVectors>
   __device__ __forceinline__ void load(uint32_t (&r)[4], int vector, int term) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp, matrix = lane / 8, i = lane % 8;
-    const int v = vector + ((matrix & kVectors) != 0 ? 8 : 0),
-              t = term + ((matrix & (3 - kVectors)) != 0 ? 8 : 0);
-    ldmatrix<kAlong == Along::tile>(r, kAlong == Along::tile ? at(t + i, v) : at(v + i, t));
+    const int v = (matrix & kVectors) != 0 ? 8 : 0, t = (matrix & (3 - kVectors)) != 0 ? 8 : 0;
+    // The lane's offset first: the rest is constant in most calls.
+    const BFloat16* const own = kAlong == Along::tile ? at(t + i, v) : at(v + i, t);
+    ldmatrix<kAlong == Along::tile>(
+        r, own + (kAlong == Along::tile ? term * kStride + vector : vector * kStride + term));
   }
 };
 
 // to[i] = from[i] for i < count and 0 for the others, copied as a panel's rows are.
-__device__ __forceinline__ void bring_numbers(float (&to)[kTile], const float* from, int count) {
+template <int kCount>
+__device__ __forceinline__ void bring_numbers(float (&to)[kCount], const float* from, int count) {
   const int i = static_cast<int>(threadIdx.x);
   const bool there = i < count;
-  if (i < kTile) __pipeline_memcpy_async(to + i, from + (there ? i : 0), 4, there ? 0 : 4);
+  if (i < kCount) __pipeline_memcpy_async(to + i, from + (there ? i : 0), 4, there ? 0 : 4);
 }
 
 // sums += a times 16 terms of `right` from `term` on, its columns from `col` on.
@@ -169,5 +181,50 @@ __device__ __forceinline__ void write_rows(BFloat16* to, int stride, const float
   }
   __syncwarp();  // before the next product
 }
+
+// ---- calls ----
+
+inline constexpr bool is_width_of_panels(int64_t width) {
+  return width == 32 || width == 64 || width == 128;
+}
+// Calls body(std::integral_constant<int, D>{}).
+template <typename Body>
+void with_width_of_panels(int64_t width, const Body& body) {
+  if (width == 32) body(std::integral_constant<int, 32>{});
+  if (width == 64) body(std::integral_constant<int, 64>{});
+  if (width == 128) body(std::integral_constant<int, 128>{});
+}
+
+template <typename T>
+__device__ __forceinline__ int stride_of(const HeadRows<T>& rows) {
+  return static_cast<int>(rows.row);
+}
+// Whether rows may be copied by 16 bytes. Those that are absent may.
+template <typename T>
+bool allows_wide_copies(const HeadRows<T>& rows) {
+  const auto address = reinterpret_cast<uintptr_t>(rows.data);
+  return address % 16 == 0 && rows.batch % 8 == 0 && rows.head % 8 == 0 && rows.row % 8 == 0 &&
+         rows.row < (1 << 24);  // so that offsets in a tile are int
+}
+
+// Launches kKernel on `blocks` blocks, each with one Shared.
+template <auto kKernel, typename Shared, int kThreads = kBlockThreads, typename... Arguments>
+void launch_with_panels(Context& ctx, int64_t blocks, const Arguments&... arguments) {
+  constexpr size_t kBytes = shared_bytes<Shared>(1);
+  static size_t allowed = 0;
+  allow_shared_bytes(kKernel, kBytes, allowed);
+  launch(kKernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), kBytes, stream(ctx),
+         arguments...);
+}
+template <typename Shared>
+bool holds(Context& ctx) {
+  return shared_bytes<Shared>(1) <= queue(ctx).shared_bytes;
+}
+
+// e = -(dy . y) / d of the rows of y [batch_heads,length,width]; d null: 1. In
+// cuda/walk_backward.cu.
+void sum_gradients_of_rows(Context& ctx, int64_t batch_heads, int64_t length, int64_t width,
+                           const HeadRows<const BFloat16>& y, const HeadRows<const BFloat16>& dy,
+                           const Strided<const float>& denominator, const Strided<float>& e);
 
 }  // namespace linea::cuda

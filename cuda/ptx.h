@@ -68,6 +68,17 @@ __device__ __forceinline__ float exp2_approx(float x) {
 #endif
 }
 
+// threadIdx.x, read anew at each call: a loop keeps nothing in registers that depends on it.
+__device__ __forceinline__ uint32_t thread_read_anew() {
+#ifdef LINEA_CUDA_EMULATED
+  return threadIdx.x;
+#else
+  uint32_t x = 0;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  return x;
+#endif
+}
+
 // Two floats as a word of two bf16, the first in its lower half.
 __device__ __forceinline__ uint32_t to_bf16_pair(float low, float high) {
 #ifdef LINEA_CUDA_EMULATED

@@ -9,7 +9,8 @@
 // The forward pass updates a running maximum m_i, sum and y_i from one tile of keys to the next
 // (Milakov & Gimelshein 2018; Rabe & Staats 2021). Only l is saved for the backward pass, which
 // recomputes a: once over the keys for dq, once over the queries for dk and dv, so that no two
-// blocks add to the same element.
+// blocks add to the same element. cuda/attend.h has bf16 rows of 32, 64 or 128.
+#include "cuda/attend.h"
 #include "cuda/chunk.h"
 #include "cuda/kernel_tables.h"
 
@@ -58,18 +59,6 @@ __device__ inline KeyRange keys_seen(const SoftmaxShape& shape, const Tiles& til
   return {shape.seen(tiles.bh, tiles.query, valid).first,
           shape.seen(tiles.bh, tiles.query + tiles.rows - 1, valid).end};
 }
-// The number of queries whose bound is at most `key`.
-__device__ inline int64_t count_queries(const SoftmaxShape& shape, int64_t bh,
-                                        int64_t KeyRange::*bound, int64_t key) {
-  int64_t low = 0, high = shape.queries;
-  while (low < high) {
-    const int64_t middle = (low + high) / 2;
-    const bool counts = shape.seen(bh, middle, shape.keys).*bound <= key;
-    (counts ? low : high) = counts ? middle + 1 : middle;
-  }
-  return low;
-}
-
 // Rows of one tile.
 template <typename T>
 struct TileRows {
@@ -301,6 +290,8 @@ void softmax_attention(Context& ctx, const SoftmaxShape& given, const HeadRows<c
                        Accumulator<T>* log_sums) {
   const SoftmaxShape shape = as_multiplied(ctx, given);
   if (shape.batch_heads == 0 || shape.queries == 0) return;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (attend_panels(ctx, shape, q, k, v, y, log_sums)) return;
   const int64_t tiles = tiles_of(shape.queries);
   launch(attend<T>,
          dim3(static_cast<unsigned>(shape.batch_heads * tiles),
@@ -316,6 +307,8 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& given, const H
                                 const HeadRows<T>& dk, const HeadRows<T>& dv) {
   const SoftmaxShape shape = as_multiplied(ctx, given);
   if (shape.batch_heads == 0) return;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (attend_panels_backward(ctx, shape, q, k, v, y, log_sums, dy, dq, dk, dv)) return;
   const Given<T> in{q, k, v, y, dy, log_sums};
   const int64_t queries = tiles_of(shape.queries), keys = tiles_of(shape.keys);
   const int64_t widest = shape.key_size > shape.value_size ? shape.key_size : shape.value_size;

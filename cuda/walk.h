@@ -79,10 +79,6 @@ __device__ void publish_offset(const HeadRows<T>& rows, const Stretch& stretch, 
   const int64_t offset = rows.at(stretch.bh, 0) - rows.data;
   to = offset;
 }
-template <typename T>
-__device__ __forceinline__ int stride_of(const HeadRows<T>& rows) {
-  return static_cast<int>(rows.row);
-}
 // The first row of a chunk.
 template <typename T>
 __device__ __forceinline__ T* rows_of_chunk(const HeadRows<T>& rows, int64_t offset, int chunk) {
@@ -255,46 +251,20 @@ inline constexpr int kWalksAtOnce = kD > 64 ? 1 : 2;
 
 // ---- launches ----
 
-inline constexpr bool is_width_of_walks(int64_t width) {
-  return width == 32 || width == 64 || width == 128;
-}
-// Whether rows may be copied by 16 bytes. Those that are absent may.
-template <typename T>
-bool allows_wide_copies(const HeadRows<T>& rows) {
-  const auto address = reinterpret_cast<uintptr_t>(rows.data);
-  return address % 16 == 0 && rows.batch % 8 == 0 && rows.head % 8 == 0 && rows.row % 8 == 0 &&
-         rows.row < (1 << 24);  // so that offsets in a chunk are int
-}
 template <typename... Rows>
 bool can_walk(const ChunkShape& shape, const ChunkInput<BFloat16>& in,
               const ChunkState<float>& states, const Rows&... others) {
   return shape.kind == FeatureKind::values && states.scale == nullptr && shape.length > 0 &&
-         shape.features == shape.values && is_width_of_walks(shape.features) &&
+         shape.features == shape.values && is_width_of_panels(shape.features) &&
          allows_wide_copies(in.q) && allows_wide_copies(in.k) && allows_wide_copies(in.v) &&
          (allows_wide_copies(others) && ...);
-}
-
-// Calls body(std::integral_constant<int, D>{}).
-template <typename Body>
-void with_width_of_walks(int64_t width, const Body& body) {
-  if (width == 32) body(std::integral_constant<int, 32>{});
-  if (width == 64) body(std::integral_constant<int, 64>{});
-  if (width == 128) body(std::integral_constant<int, 128>{});
 }
 
 // Launches kKernel on a block for each stretch.
 template <auto kKernel, typename Shared, typename... Arguments>
 void launch_walk(Context& ctx, const ChunkShape& shape, const Stretches& cut,
                  const Arguments&... arguments) {
-  constexpr size_t kBytes = shared_bytes<Shared>(1);
-  static size_t allowed = 0;
-  allow_shared_bytes(kKernel, kBytes, allowed);
-  launch(kKernel, dim3(static_cast<unsigned>(shape.batch_heads * cut.count)), dim3(kBlockThreads),
-         kBytes, stream(ctx), shape, cut, arguments...);
-}
-template <typename Shared>
-bool holds(Context& ctx) {
-  return shared_bytes<Shared>(1) <= queue(ctx).shared_bytes;
+  launch_with_panels<kKernel, Shared>(ctx, shape.batch_heads * cut.count, shape, cut, arguments...);
 }
 
 // The rows that a walk sums: keys with values, or queries with dy, d and e.

@@ -4,7 +4,7 @@
 namespace linea::cuda {
 namespace {
 
-// e = -(dy . y) / d of the rows of y [S,D]. kD / 8 lanes take a row, and a block kRowsOfBlock rows
+// e = -(dy . y) / d of the rows of y [S,D]; d null: 1. kD / 8 lanes take a row, and a block kRowsOfBlock rows
 // of one (batch, head).
 inline constexpr int kRowsOfBlock = 256;
 
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int left = static_cast<int>(length - first < kRowsOfBlock ? length - first : kRowsOfBlock);
   const int part = static_cast<int>(threadIdx.x) % kLanes;
   const BFloat16 *const y0 = y.at(bh, first) + part * 8, *const dy0 = dy.at(bh, first) + part * 8;
-  const float* const d0 = denominator.at(bh) + first;
+  const float* const d0 = denominator.data == nullptr ? nullptr : denominator.at(bh) + first;
   float* const e0 = e.at(bh) + first;
 #pragma unroll 4
   for (int n = 0; n < kRowsOfBlock; n += kAtOnce) {
@@ -39,7 +39,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 #pragma unroll
     for (int distance = 1; distance < kLanes; distance *= 2)
       sum += __shfl_xor_sync(kWholeWarp, sum, distance);
-    if (row < left && part == 0) e0[row] = -sum * reciprocal_or_zero(d0[row]);
+    if (row < left && part == 0)
+      e0[row] = -sum * (d0 == nullptr ? 1.0f : reciprocal_or_zero(d0[row]));
   }
 }
 
@@ -245,10 +246,8 @@ void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<BFlo
   const Stretches cut = stretches_of(ctx, shape, in);
   const StretchStates states(ctx, shape, cut, {in.k, in.v}, running, cut.queries);
   if (!cut.queries) return;
-  const int blocks = static_cast<int>((shape.length + kRowsOfBlock - 1) / kRowsOfBlock);
   const Strided<const float> d{saved.denominator.data, saved.denominator.stride};
-  launch(prepare_walk<kD>, dim3(static_cast<unsigned>(shape.batch_heads * blocks)),
-         dim3(kBlockThreads), 0, stream(ctx), shape.length, blocks, y, dy, d, ddenominator);
+  sum_gradients_of_rows(ctx, shape.batch_heads, shape.length, kD, y, dy, d, ddenominator);
   const ChunkInput<BFloat16> rows{in.q, rows_or(in.k, in.q), {}, {}, rows_or(in.v, in.q)};
   launch_walk<query_walk<kD>, QueryShared<kD>>(ctx, shape, cut, rows, dy, d, ddenominator,
                                                states.view(), dq);
@@ -270,13 +269,23 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat
 
 }  // namespace
 
+void sum_gradients_of_rows(Context& ctx, int64_t batch_heads, int64_t length, int64_t width,
+                           const HeadRows<const BFloat16>& y, const HeadRows<const BFloat16>& dy,
+                           const Strided<const float>& denominator, const Strided<float>& e) {
+  const int blocks = static_cast<int>((length + kRowsOfBlock - 1) / kRowsOfBlock);
+  with_width_of_panels(width, [&](auto d) {
+    launch(prepare_walk<d.value>, dim3(static_cast<unsigned>(batch_heads * blocks)),
+           dim3(kBlockThreads), 0, stream(ctx), length, blocks, y, dy, denominator, e);
+  });
+}
+
 bool walk_query(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,
                 const HeadRows<const BFloat16>& y, const HeadRows<const BFloat16>& dy,
                 const ChunkRows<float>& saved, const ChunkState<float>& states,
                 const HeadRows<BFloat16>& dq, const Strided<float>& ddenominator) {
   bool done = false;
   if (!can_walk(shape, in, states, y, dy, dq)) return done;
-  with_width_of_walks(shape.features, [&](auto width) {
+  with_width_of_panels(shape.features, [&](auto width) {
     done = holds<QueryShared<width.value>>(ctx);
     if (done) backward_query<width.value>(ctx, shape, in, y, dy, saved, states, dq, ddenominator);
   });
@@ -289,7 +298,7 @@ bool walk_key(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>&
               const HeadRows<BFloat16>& dk, const HeadRows<BFloat16>& dv) {
   bool done = false;
   if (!can_walk(shape, in, grads, dy, dk, dv)) return done;
-  with_width_of_walks(shape.features, [&](auto width) {
+  with_width_of_panels(shape.features, [&](auto width) {
     done = holds<KeyShared<width.value>>(ctx);
     if (done) backward_key<width.value>(ctx, shape, in, dy, saved, ddenominator, grads, dk, dv);
   });

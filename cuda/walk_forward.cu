@@ -192,7 +192,7 @@ StretchStates::StretchStates(Context& ctx, const ChunkShape& shape, const Stretc
   const int64_t F = shape.features, rows = shape.batch_heads * F;
   float* const state = sums_.data();
   float* const key_sum = state + rows * cut.count * shape.values;
-  with_width_of_walks(F, [&](auto width) {
+  with_width_of_panels(F, [&](auto width) {
     launch_walk<sum_walk<width.value>, SumShared<width.value>>(
         ctx, shape, cut, terms, WalkStates{nullptr, nullptr, state, key_sum});
   });
@@ -212,7 +212,7 @@ bool walk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat
                   const ChunkRows<float>& saved) {
   bool done = false;
   if (!can_walk(shape, in, states, y)) return done;
-  with_width_of_walks(shape.features, [&](auto width) {
+  with_width_of_panels(shape.features, [&](auto width) {
     done = holds<ForwardShared<width.value>>(ctx);
     if (done) forward<width.value>(ctx, shape, in, states, y, saved);
   });

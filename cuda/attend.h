@@ -1,0 +1,210 @@
+// Softmax attention of bf16 rows on panels, for D = M = 32, 64 or 128 and rows that allow copies of
+// 16 bytes. cuda/softmax_attention.cu has the formulas, and the kernels of all others. A block of
+// four warps takes a tile and goes through what it sees, tile by tile; the next tile is copied while
+// one is computed:
+//
+//   queries, through keys    y_i = sum_j a_ij v_j
+//   queries, through keys    dq_i = s sum_j g_ij k_j
+//   keys, through queries    dv_j = sum_i a_ij dy_i,  dk_j = s sum_i g_ij q_i
+//
+// with g_ij = a_ij (dy_i.v_j + e_i) and e_i = -dy_i.y_i. A warp computes kBands bands of 16 rows of
+// the block's tile, with which it multiplies each factor that it loads. a and g do not leave its
+// registers. Exponents have base 2. Nothing is added by two blocks, so that equal inputs give equal
+// bits.
+#pragma once
+
+#include "cuda/panel.h"
+#include "tensor/workspace.h"
+
+namespace linea::cuda {
+
+inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
+inline constexpr int kAttendThreads = 128;
+template <int kBands>
+inline constexpr int kBandRows = kAttendThreads / kWarp * 16 * kBands;
+
+// ---- products of several bands ----
+
+template <int kBands, int kColumns>
+using BandsSums = float[kBands][kColumns / 8][4];
+
+// Calls body(sum, row, column) for each of the lane's sums, rows counted across the warp's bands.
+template <int kBands, int kTiles, typename Body>
+__device__ __forceinline__ void each_of_bands(float (&sums)[kBands][kTiles][4], const Body& body) {
+#pragma unroll
+  for (int band = 0; band < kBands; ++band)
+    each_sum(sums[band],
+             [&](float& sum, int, int row, int col) { body(sum, band * 16 + row, col); });
+}
+
+// sums[i][j] *= by[i][j]
+template <int kBands, int kTiles>
+__device__ __forceinline__ void multiply_each(float (&sums)[kBands][kTiles][4],
+                                              const float (&by)[kBands][kTiles][4]) {
+#pragma unroll
+  for (int n = 0; n < kBands * kTiles * 4; ++n)
+    sums[n / (kTiles * 4)][n / 4 % kTiles][n % 4] *= by[n / (kTiles * 4)][n / 4 % kTiles][n % 4];
+}
+
+// sums += a times 16 terms of `right`, from `term` on.
+template <Along kRight, int kBands, int kTiles, typename Right>
+__device__ __forceinline__ void multiply_bands(float (&sums)[kBands][kTiles][4],
+                                               const uint32_t (&a)[kBands][4], const Right& right,
+                                               int term) {
+#pragma unroll
+  for (int t = 0; t < kTiles; t += 2) {
+    uint32_t b[4];
+    right.template right<kRight>(b, t * 8, term);
+#pragma unroll
+    for (int band = 0; band < kBands; ++band) {
+      mma_m16n8k16(sums[band][t], a[band], {b[0], b[1]});
+      mma_m16n8k16(sums[band][t + 1], a[band], {b[2], b[3]});
+    }
+  }
+}
+
+// sums[i][j] += sum_l left(row + i, l) right(j, l), l < kTerms.
+template <int kTerms, int kBands, int kTiles, typename Left, typename Right>
+__device__ __forceinline__ void product_of_bands(float (&sums)[kBands][kTiles][4], const Left& left,
+                                                 int row, const Right& right) {
+#pragma unroll
+  for (int term = 0; term < kTerms; term += 16) {
+    uint32_t a[kBands][4];
+#pragma unroll
+    for (int band = 0; band < kBands; ++band)
+      left.template left<Along::terms>(a[band], row + band * 16, term);
+    multiply_bands<Along::terms>(sums, a, right, term);
+  }
+}
+
+// sums[i][m] += sum_j left[i][j] right(j, m), with sums as the left factor, rounded to bf16.
+template <int kBands, int kTiles, int kLeftTiles, typename Right>
+__device__ __forceinline__ void product_of_weights(float (&sums)[kBands][kTiles][4],
+                                                   const float (&left)[kBands][kLeftTiles][4],
+                                                   const Right& right) {
+#pragma unroll
+  for (int t = 0; t < kLeftTiles; t += 2) {
+    uint32_t a[kBands][4];
+#pragma unroll
+    for (int band = 0; band < kBands; ++band)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float* const two = &left[band][t + e / 2][e % 2 * 2];
+        a[band][e] = to_bf16_pair(two[0], two[1]);
+      }
+    multiply_bands<Along::tile>(sums, a, right, t * 8);
+  }
+}
+
+// Writes the warp's rows from `row` on, those below `count`, each times factor(row).
+template <int kBands, int kTiles, typename Factor>
+__device__ __forceinline__ void write_bands(const HeadRows<BFloat16>& rows, int bh, int first,
+                                            const float (&sums)[kBands][kTiles][4], int row,
+                                            int count, const Factor& factor) {
+  BFloat16* const to = rows.at(bh, first);
+#pragma unroll
+  for (int band = 0; band < kBands; ++band) {
+    const float by[2] = {factor(band, 0), factor(band, 1)};
+    write_rows(to, stride_of(rows), sums[band], row + band * 16, count,
+               [&](float& x, float& y, int lower, int, int) { x *= by[lower], y *= by[lower]; });
+  }
+}
+
+// ---- what queries see ----
+
+// The keys first[i] .. end[i] - 1 of each query of a tile. Neither decreases with i.
+template <int kRows>
+struct KeyBounds {
+  int first[kRows], end[kRows];
+
+  // For `count` queries from `query` on, among `keys` keys; the others are as the last. Readable
+  // after a barrier.
+  __device__ __forceinline__ void find(const SoftmaxShape& shape, int bh, int query, int count,
+                                       int keys) {
+    const int i = static_cast<int>(threadIdx.x);
+    if (i >= kRows) return;
+    const KeyRange range = shape.seen(bh, query + min(i, count - 1), keys);
+    first[i] = static_cast<int>(range.first);
+    end[i] = static_cast<int>(range.end);
+  }
+  // Whether one of the queries row .. last sees one of `count` keys from `key` on.
+  __device__ __forceinline__ bool meet(int row, int last, int key, int count) const {
+    return key < end[last] && first[row] < key + count;
+  }
+  // Whether all of them see all of these keys.
+  __device__ __forceinline__ bool cover(int row, int last, int key, int count) const {
+    return first[last] <= key && key + count <= end[row];
+  }
+  // Calls body(sum) for those of the lane's sums whose query does not see their key. Their first
+  // row is query `row`, their first column `key`.
+  template <int kBands, int kTiles, typename Body>
+  __device__ __forceinline__ void each_unseen(float (&sums)[kBands][kTiles][4], int row, int key,
+                                              const Body& body) const {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+    for (int band = 0; band < kBands; ++band)
+#pragma unroll
+      for (int lower = 0; lower < 2; ++lower) {
+        const int i = row + band * 16 + lower * 8 + lane / 4, own = key + lane % 4 * 2;
+        const int low = first[i] - own, high = end[i] - own;
+#pragma unroll
+        for (int n = 0; n < kTiles * 2; ++n)
+          if (const int j = n / 2 * 8 + n % 2; j < low || j >= high)
+            body(sums[band][n / 2][2 * lower + n % 2]);
+      }
+  }
+};
+
+// The number of queries whose bound is at most `key`.
+__device__ inline int64_t count_queries(const SoftmaxShape& shape, int64_t bh,
+                                        int64_t KeyRange::*bound, int64_t key) {
+  int64_t low = 0, high = shape.queries;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    const bool counts = shape.seen(bh, middle, shape.keys).*bound <= key;
+    (counts ? low : high) = counts ? middle + 1 : middle;
+  }
+  return low;
+}
+
+// Calls body(stage, i) for the tiles i = first, first + kStep .. below `end`. bring(stage, i) starts
+// to copy a tile, one ahead of body.
+template <int kStep, typename Stage, typename Bring, typename Body>
+__device__ __forceinline__ void in_stages(Stage (&stages)[2], int first, int end,
+                                          const Bring& bring, const Body& body) {
+  if (first >= end) return;
+  bring(stages[0], first);
+  __pipeline_commit();
+  int now = 0;
+  for (int i = first; i < end; i += kStep, now ^= 1) {
+    __pipeline_wait_prior(0);
+    __syncthreads();  // this tile is there, and all warps are done with the one before
+    if (i + kStep < end) bring(stages[now ^ 1], i + kStep);
+    __pipeline_commit();
+    body(stages[now], i);
+  }
+}
+
+// ---- calls ----
+
+template <typename... Rows>
+bool can_attend(const SoftmaxShape& shape, const Rows&... rows) {
+  constexpr int64_t kLongest = int64_t{1} << 30;  // so that positions are int
+  return shape.key_size == shape.value_size && is_width_of_panels(shape.key_size) &&
+         shape.scale > 0 && shape.queries > 0 && shape.keys > 0 && shape.queries < kLongest &&
+         shape.keys < kLongest && (allows_wide_copies(rows) && ...);
+}
+
+// Each returns whether it did the work: it does not for shapes and rows that do not allow it.
+bool attend_panels(Context& ctx, const SoftmaxShape& shape, const HeadRows<const BFloat16>& q,
+                   const HeadRows<const BFloat16>& k, const HeadRows<const BFloat16>& v,
+                   const HeadRows<BFloat16>& y, float* log_sums);
+bool attend_panels_backward(Context& ctx, const SoftmaxShape& shape,
+                            const HeadRows<const BFloat16>& q, const HeadRows<const BFloat16>& k,
+                            const HeadRows<const BFloat16>& v, const HeadRows<const BFloat16>& y,
+                            const float* log_sums, const HeadRows<const BFloat16>& dy,
+                            const HeadRows<BFloat16>& dq, const HeadRows<BFloat16>& dk,
+                            const HeadRows<BFloat16>& dv);
+
+}  // namespace linea::cuda
