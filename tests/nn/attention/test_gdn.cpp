@@ -53,6 +53,21 @@ TEST(Gdn, WritesNothingAtABetaOfZero) {
   EXPECT_EQ(conformance::largest(y, conformance::anywhere), 0);
 }
 
+// A key of length 0 has no direction: it is 0, writes nothing, and no gradient is infinite.
+TEST(Gdn, KeysOfZeroWriteNothing) {
+  const Sizes sizes{1, 2, 50, 5, 3};
+  for (const char* name : {"gdn", "kda"}) {
+    Problem p = problem(sizes, DType::f64, std::string(name) == "kda" ? 5 : 1, true, mixed_decay);
+    p.x.k = Tensor::zeros(p.x.k.shape(), DType::f64);
+    for (const conformance::Method method : {&Attention::forward, &Attention::quadratic}) {
+      const Outcome found = run(*attention(name, {}, sizes, DType::f64), method, p);
+      EXPECT_EQ(conformance::largest(found.y, conformance::anywhere), 0) << name;
+      for (const auto& [gradient, value] : found.gradients())
+        EXPECT_EQ(ops::count_nonfinite(value), 0) << name << " " << gradient;
+    }
+  }
+}
+
 // Keys of an orthonormal basis, each seen twice, are bound to the later of their two values.
 TEST(Gdn, RecallsAsManyPairsAsKeysHaveNumbers) {
   constexpr int64_t D = 8, M = 3;
