@@ -96,8 +96,13 @@ std::vector<Tensor> run(const Setting& s) {
     shape.ranges = {0, 0, firsts.data<int32_t>(), ends.data<int32_t>()};
   }
   if (s.padded) shape.valid = {valid.data<int32_t>(), heads, 0};
-  const Tensor y(dy.shape(), q.dtype()), sums({P, s.queries}, dtype_of(A{}));
-  const Tensor dq(q.shape(), q.dtype()), dk(k.shape(), q.dtype()), dv(v.shape(), q.dtype());
+  // Kernels do not write to gaps.
+  const auto like = [&](const Tensor& x) {
+    if (s.gap == 0) return Tensor(x.shape(), x.dtype());
+    return Tensor::from(std::vector<T>(static_cast<size_t>(x.numel())), x.shape());
+  };
+  const Tensor y = like(dy), sums({P, s.queries}, dtype_of(A{}));
+  const Tensor dq = like(q), dk = like(k), dv = like(v);
   const auto given = [&](const Tensor& x) { return rows<const T>(x, heads, s.by_head); };
   const auto made = [&](const Tensor& x) { return rows<T>(x, heads, s.by_head); };
   table<T>().softmax_attention(context(), shape, given(q), given(k), given(v), made(y),
@@ -180,6 +185,7 @@ TEST(CudaSoftmaxAttention, LargeScores) {
 // ---- bf16 rows of 32, 64 and 128 numbers, which have kernels of their own (cuda/attend.h) ----
 
 void expect_panels_alike(const Setting& s, double bound = 2e-2) {
+  if (left_out()) return;
   SCOPED_TRACE(describe(s));
   const bool one_key = s.keys == 1 || s.window == 1 || s.sequence == 1;
   const auto body = [&](auto t) {
@@ -250,6 +256,7 @@ TEST(CudaAttendPanels, RowsWithGaps) {
   const On device(kCuda);
   for (const int64_t D : {32, 64, 128})
     for (const bool causal : {false, true}) {
+      if (left_out()) continue;
       Setting s{130, 130, D, D, causal, causal, true};
       const auto results = [&](int64_t gap) {
         s.gap = gap;
