@@ -47,8 +47,8 @@ Tensor rotated(const Tensor& table, const Tensor& x, bool back) {
 }
 
 // dx = dy turned back
-Var rotated(const Var& x) {
-  const Tensor table = rotary_table(0, x.size(2), x.size(3), x.dtype());
+Var rotated(const Var& x, int64_t first) {
+  const Tensor table = rotary_table(first, x.size(2), x.size(3), x.dtype());
   const Shape rows{x.size(0) * x.size(1), x.size(2), x.size(3)};
   return Var::from_op("rotated", rotated(table, x.value().reshape(rows)).reshape(x.shape()), {x},
                       [table, rows](const Tensor& dy) {

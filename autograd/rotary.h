@@ -13,8 +13,8 @@ Tensor rotary_table(int64_t first, int64_t count, int64_t width, DType dtype);
 // Rows x [BH,S,width] turned by the angles of a table [S,width], or back.
 Tensor rotated(const Tensor& table, const Tensor& x, bool back = false);
 
-// x [B,H,N,width] at the positions 0 .. N - 1.
-Var rotated(const Var& x);
+// x [B,H,N,width] at the positions from `first` on.
+Var rotated(const Var& x, int64_t first = 0);
 // q and k of qkv [B,N,3 H D], positions from `first` on; v stays.
 Var rotated_qk(const Var& qkv, int64_t heads, int64_t first);
 

@@ -1,10 +1,8 @@
 #include "autograd/sparse_attention.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include "autograd/qkv_layout.h"
@@ -13,7 +11,6 @@ namespace linea {
 namespace {
 
 constexpr int64_t kTile = KeyTileSet::kTile;
-using Mask = std::array<uint64_t, static_cast<size_t>(kTile)>;
 
 template <typename T>
 AttentionRows<T> row_views(const Heads& heads) {
@@ -23,11 +20,17 @@ AttentionRows<T> row_views(const Heads& heads) {
 
 // Sequences `some` of H heads each; keeps the sets alive.
 struct Sets {
-  Sets(const KeyTilesOf& sets, const Sequences& some, int64_t H) {
-    for (int64_t bh = 0; bh < some.count * H; ++bh) {
-      owned.push_back(sets(some.first + bh / H, bh % H));
-      views.push_back(owned.back()->view());
+  Sets(const KeyTilesOf& sets, const Sequences& some, int64_t H, int64_t queries)
+      : owned(static_cast<size_t>(some.count * H)) {
+    const auto set = [&](int64_t bh, int) {
+      owned[static_cast<size_t>(bh)] = sets(some.first + bh / H, bh % H);
+    };
+    if (queries > 1) {
+      on_threads(some.count * H, set);
+    } else {  // less work than waking a thread
+      for (int64_t bh = 0; bh < some.count * H; ++bh) set(bh, 0);
     }
+    for (const KeyTilesPtr& one : owned) views.push_back(one->view());
   }
   std::vector<KeyTilesPtr> owned;
   std::vector<KeyTileSet> views;
@@ -46,20 +49,19 @@ SparseShape shape_of(const Heads& heads, const Tensor& valid, const Sets& sets, 
 
 }  // namespace
 
-KeyTiles::KeyTiles(int64_t queries, int64_t keys, const std::vector<Part>& parts) {
-  for (const Part& part : parts) add(part, queries, keys);
-  const auto order = [](const std::vector<int32_t>& positions, int64_t count) {
-    return positions.empty()
-               ? KeyTileSet::Order{count, nullptr}
-               : KeyTileSet::Order{static_cast<int64_t>(positions.size()), positions.data()};
-  };
-  for (const auto& list : lists_)
-    parts_.push_back({order(list->queries, queries), order(list->keys, keys), list->offsets.data(),
-                      list->blocks.data(), list->masks.data(), list->bits.data()});
+void KeyTiles::Lists::add_tile(int64_t keys_block, const Mask& mask, bool whole) {
+  for (const uint64_t row : mask) pairs += std::popcount(row);
+  blocks.push_back(static_cast<int32_t>(keys_block));
+  if (whole) return masks.push_back(-1);
+  const auto [at, is_new] = known.emplace(mask, static_cast<int32_t>(known.size()));
+  if (is_new) bits.insert(bits.end(), mask.begin(), mask.end());
+  masks.push_back(at->second);
 }
 
-void KeyTiles::add(const Part& part, int64_t query_count, int64_t key_count) {
-  Lists& lists = *lists_.emplace_back(std::make_unique<Lists>());
+namespace {
+
+KeyTiles::Lists lists_of(const KeyTiles::Part& part, int64_t query_count, int64_t key_count) {
+  KeyTiles::Lists lists;
   lists.queries = part.queries;
   lists.keys = part.keys;
   const auto positions = [](const std::vector<int32_t>& order, int64_t count) {
@@ -72,14 +74,12 @@ void KeyTiles::add(const Part& part, int64_t query_count, int64_t key_count) {
                              keys = positions(part.keys, key_count);
   const auto rows = static_cast<int64_t>(queries.size()),
              columns = static_cast<int64_t>(keys.size());
-  std::map<Mask, int32_t> known;
-  lists.offsets.push_back(0);
   for (int64_t row = 0; row < rows; row += kTile) {
     const int64_t height = std::min(kTile, rows - row);
     for (int64_t column = 0; column < columns; column += kTile) {
       const int64_t width = std::min(kTile, columns - column);
       if (part.may_see && !part.may_see({row, row + height}, {column, column + width})) continue;
-      Mask mask{};
+      KeyTiles::Mask mask{};
       int64_t pairs = 0;
       for (int64_t i = 0; i < height; ++i) {
         const int32_t query = queries[static_cast<size_t>(row + i)];
@@ -87,33 +87,51 @@ void KeyTiles::add(const Part& part, int64_t query_count, int64_t key_count) {
         if (query >= 0) bits = part.sees(query, keys.data() + column, width);
         pairs += std::popcount(bits);
       }
-      if (pairs == 0) continue;
-      pairs_ += pairs;
-      lists.blocks.push_back(static_cast<int32_t>(column / kTile));
-      if (pairs == height * width) {
-        lists.masks.push_back(-1);
-        continue;
-      }
-      const auto [at, is_new] = known.emplace(mask, static_cast<int32_t>(known.size()));
-      if (is_new) lists.bits.insert(lists.bits.end(), mask.begin(), mask.end());
-      lists.masks.push_back(at->second);
+      if (pairs > 0) lists.add_tile(column / kTile, mask, pairs == height * width);
     }
-    lists.offsets.push_back(static_cast<int32_t>(lists.blocks.size()));
+    lists.end_block();
+  }
+  return lists;
+}
+
+std::vector<KeyTiles::Lists> lists_of(const std::vector<KeyTiles::Part>& parts, int64_t queries,
+                                      int64_t keys) {
+  std::vector<KeyTiles::Lists> lists;
+  for (const KeyTiles::Part& part : parts) lists.push_back(lists_of(part, queries, keys));
+  return lists;
+}
+
+}  // namespace
+
+KeyTiles::KeyTiles(int64_t queries, int64_t keys, const std::vector<Part>& parts)
+    : KeyTiles(queries, keys, lists_of(parts, queries, keys)) {}
+
+KeyTiles::KeyTiles(int64_t queries, int64_t keys, std::vector<Lists> lists)
+    : lists_(std::move(lists)) {
+  const auto order = [](const std::vector<int32_t>& positions, int64_t count) {
+    return positions.empty()
+               ? KeyTileSet::Order{count, nullptr}
+               : KeyTileSet::Order{static_cast<int64_t>(positions.size()), positions.data()};
+  };
+  for (Lists& list : lists_) {
+    list.known = {};
+    pairs_ += list.pairs;
+    parts_.push_back({order(list.queries, queries), order(list.keys, keys), list.offsets.data(),
+                      list.blocks.data(), list.masks.data(), list.bits.data()});
   }
 }
 
 int64_t KeyTiles::tiles() const {
   size_t count = 0;
-  for (const auto& list : lists_) count += list->blocks.size();
+  for (const Lists& list : lists_) count += list.blocks.size();
   return static_cast<int64_t>(count);
 }
 
 size_t KeyTiles::bytes() const {
   size_t words = 0, masks = 0;
-  for (const auto& list : lists_) {
-    words +=
-        list->queries.size() + list->keys.size() + list->offsets.size() + 2 * list->blocks.size();
-    masks += list->bits.size();
+  for (const Lists& list : lists_) {
+    words += list.queries.size() + list.keys.size() + list.offsets.size() + 2 * list.blocks.size();
+    masks += list.bits.size();
   }
   return words * sizeof(int32_t) + masks * sizeof(uint64_t);
 }
@@ -130,7 +148,7 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
   return with_stored(y.dtype(), "sparse_attention", [&](auto zero) {
     using T = decltype(zero);
     saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
-      const Sets own(sets, some, H);
+      const Sets own(sets, some, H, given.q.length);
       kernels<T>(context().device)
           .sparse_attention(context(), shape_of(given, some.of(mask.valid), own, scale),
                             row_views<const T>(given),
@@ -145,7 +163,7 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
           saved.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
             const Tensor result = ops::cast(some.of(saved_y), dy.dtype());
             const Heads grads = all.batch(some.first, some.count);
-            const Sets own(sets, some, H);
+            const Sets own(sets, some, H, given.q.length);
             kernels<T>(context().device)
                 .sparse_attention_backward(
                     context(), shape_of(given, some.of(valid), own, scale),
@@ -201,30 +219,16 @@ int64_t add_position(KeySlots& state, const AttentionInputs& in, const SlotRules
   return slot;
 }
 
-Tensor sparse_step(KeySlots& state, const AttentionInputs& in, const SlotRules& rules,
-                   const std::function<uint64_t(int64_t head, int64_t i, const int32_t* keys,
-                                                int64_t count)>& sees,
+Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTilesOf& sets_of,
                    double scale) {
-  const int64_t now = state.next;
-  add_position(state, in, rules);
   const Heads position = Heads::of(in);
   const Tensor y = position.new_output();
   const int64_t H = position.q.heads, BH = position.q.batches * H;
-  const auto used = static_cast<int64_t>(state.positions.size());
-  std::vector<KeyTilesPtr> of_heads;
-  for (int64_t head = 0; head < H; ++head) {
-    KeyTiles::Part part;
-    part.sees = [&](int64_t, const int32_t* slots, int64_t count) {
-      return sees(head, now, state.positions.data() + slots[0], count);
-    };
-    of_heads.push_back(std::make_shared<const KeyTiles>(1, used, std::vector{part}));
-  }
-  const Sets sets([&](int64_t, int64_t head) { return of_heads[static_cast<size_t>(head)]; },
-                  {0, position.q.batches}, H);
+  const Sets sets(sets_of, {0, position.q.batches}, H, 1);
   with_stored(y.dtype(), "sparse_attention", [&](auto zero) {
     using T = decltype(zero);
     SparseShape shape = shape_of(position, {}, sets, scale);
-    shape.keys = used;
+    shape.keys = static_cast<int64_t>(state.positions.size());
     const Tensor log_sums({BH}, sum_dtype(y.dtype()));
     kernels<T>(context().device)
         .sparse_attention(context(), shape,

@@ -6,7 +6,9 @@
 // extra memory is O(N) next to the list of tiles, which all sequences and heads with that set share.
 #pragma once
 
+#include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -26,13 +28,24 @@ class KeyTiles {
     std::function<uint64_t(int64_t i, const int32_t* keys, int64_t count)> sees;
     std::function<bool(KeyRange rows, KeyRange keys)> may_see{};
   };
-  // What KeyTileSet::Part points to.
+  using Mask = std::array<uint64_t, static_cast<size_t>(KeyTileSet::kTile)>;
+  // What KeyTileSet::Part points to: the tiles of one block of queries after the other. Equal masks
+  // exist once.
   struct Lists {
-    std::vector<int32_t> queries, keys, offsets, blocks, masks;
+    // A tile of the block of queries that is not ended yet. `whole`: all its queries see all its keys.
+    void add_tile(int64_t keys_block, const Mask& mask, bool whole);
+    void end_block() { offsets.push_back(static_cast<int32_t>(blocks.size())); }
+
+    std::vector<int32_t> queries, keys, offsets{0}, blocks, masks;
     std::vector<uint64_t> bits;
+    std::map<Mask, int32_t> known{};
+    int64_t pairs = 0;
   };
   // Each pair of a query and a key in one part at most.
   KeyTiles(int64_t queries, int64_t keys, const std::vector<Part>& parts);
+  KeyTiles(int64_t queries, int64_t keys, std::vector<Lists> lists);
+  KeyTiles(const KeyTiles&) = delete;  // parts_ point into lists_
+  KeyTiles& operator=(const KeyTiles&) = delete;
 
   KeyTileSet view() const { return {parts_.data(), static_cast<int64_t>(parts_.size())}; }
   // The number of pairs (i, j) with j in A_i; and of tiles.
@@ -41,14 +54,12 @@ class KeyTiles {
   size_t bytes() const;
 
  private:
-  void add(const Part& part, int64_t queries, int64_t keys);
-
-  std::vector<std::unique_ptr<Lists>> lists_;
+  std::vector<Lists> lists_;
   std::vector<KeyTileSet::Part> parts_;
   int64_t pairs_ = 0;
 };
 using KeyTilesPtr = std::shared_ptr<const KeyTiles>;
-// The sets of a sequence and head.
+// The sets of a sequence and head, asked for on several threads.
 using KeyTilesOf = std::function<KeyTilesPtr(int64_t sequence, int64_t head)>;
 
 // q, k [B,H,N,D], v [B,H,N,M] -> y [B,H,N,M]; or qkv [B,N,3 H D] -> [B,N,H D]. Keys that mask.valid leaves
@@ -76,10 +87,8 @@ struct SlotRules {
   int64_t growth = 0;
 };
 int64_t add_position(KeySlots& state, const AttentionInputs& in, const SlotRules& rules);
-// One position -> y. sees(head, i, keys, count): as in KeyTiles::Part.
-Tensor sparse_step(KeySlots& state, const AttentionInputs& in, const SlotRules& rules,
-                   const std::function<uint64_t(int64_t head, int64_t i, const int32_t* keys,
-                                                int64_t count)>& sees,
+// The query of one position, over sets of one query and the slots -> y.
+Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTilesOf& sets,
                    double scale = 0);
 
 }  // namespace linea

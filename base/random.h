@@ -24,7 +24,8 @@ enum class Purpose : uint32_t {
   features,
   test,
   gates,
-  pattern
+  pattern,
+  hash
 };
 
 // stream_id distinguishes streams of one purpose (a layer, a parameter, a head); `step` is the

@@ -93,7 +93,7 @@ void run_attend(const attend::Options& options) {
   const GateSpec gate = smallest->gate();
   use_machine(options.threads, options.device);
   attend::InputFile file(options.in);
-  const attend::Inputs in = attend::read_inputs(file, gate, smallest->traits().decides, options);
+  const attend::Inputs in = attend::read_inputs(file, gate, smallest->traits(), options);
   const std::unique_ptr<Attention> attention = attend::attention_for(in, options.attention);
   file.warn_of_unused(label_of(options.attention));
   {
@@ -110,8 +110,9 @@ void run_attend(const attend::Options& options) {
       fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name,
            options.in, bad->value, bad->position, name_of(tensor.dtype()));
   for (const InputTensor& input : find_attention(options.attention.name).tensors)
-    if (!input.required && input.axes != "1")  // perhaps sampled
-      out.insert(out.begin() + 1, {input.name, attend::find_tensor(*attention, input.name)});
+    if (const Tensor own = attend::find_tensor(*attention, input.name);
+        !input.required && input.axes != "1" && own.defined())  // perhaps sampled
+      out.insert(out.begin() + 1, {input.name, own});
   write_safetensors(options.out, out);
   std::vector<std::string> written;
   for (const auto& [name, tensor] : out) written.push_back(name + " " + tensor.shape().str());
@@ -140,17 +141,19 @@ void add_attend(CLI::App& program, int& exit_code) {
   CLI::App& command = add_command(
       program, "attend", "run one attention, with gradients, on your own tensors",
       "Example:  linea attend --in qkv.safetensors --out y.safetensors --attention vq --causal\n\n"
-      "--in holds q, k [B,H,N,D] and v [B,H,N,M], all F32 or all F64, and what the "
+      "--in holds q, k [B,H,N,D] (lsh: no k) and v [B,H,N,M], all F32 or all F64, and what the "
       "attention needs:\n" +
           tensors_help() +
           "Gates are from 0 to 1, both included, and need --causal. A sum with the decay g writes "
           "1 - g. A decay below 4e-44 counts as 4e-44.\n"
           "With dy [B,H,N,M] the gradients are computed too (except with --form recurrent).\n"
-          "--out holds y, the omega used, and with dy: dq, dk, dv and, named likewise, the "
+          "--out holds y, the omega or rotations used, and with dy: dq, dk, dv and, named "
+          "likewise, the "
           "gradients of a codebook, sigma and gates.\n"
           "Where a decay is below 0.01 or exactly 1, its gradient is computed one position after "
           "the other, slowly: the fast forms have it to about 1e-7 / gate in F32.\n"
-          "What an attention chooses by q and k (topk) is written as decisions, I32, and taken "
+          "What an attention chooses by q and k (lsh, topk) is written as decisions, I32, and "
+          "taken "
           "from --in "
           "where they are there.\n"
           "vq: dk is the gradient of the key's code, passed straight through.");

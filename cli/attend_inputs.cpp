@@ -50,7 +50,7 @@ Tensor read_declared(InputFile& file, const InputTensor& input, const Axis& H, c
     if (letter != 'H' && letter != 'D') sized = axis;
   }
   const Tensor x = file.read(input.name, axes, why);
-  check_size(options, input, x, x.size(static_cast<int>(sized)));
+  if (!input.setting.empty()) check_size(options, input, x, x.size(static_cast<int>(sized)));
   return x;
 }
 
@@ -168,19 +168,20 @@ Tensor read_gates(InputFile& file, const GateSpec& gate, const Axes& positions,
 
 }  // namespace
 
-Inputs read_inputs(InputFile& file, const GateSpec& gate, bool decides, const Options& options) {
+Inputs read_inputs(InputFile& file, const GateSpec& gate, const AttentionTraits& traits,
+                   const Options& options) {
   Inputs in;
   in.q = file.read("q", {{"B"}, {"H"}, {"N"}, {"D"}});
   const Axis B{"B", in.q.size(0)}, H{"H", in.q.size(1)}, N{"N", in.q.size(2)}, D{"D", in.q.size(3)};
   const std::string why = fmt::format("with q {} ", in.q.shape().str());
-  in.k = file.read("k", {B, H, N, D}, why);
+  in.k = traits.reads_keys ? file.read("k", {B, H, N, D}, why) : in.q;
   in.v = file.read("v", {B, H, N, {"M"}}, why);
   if (!gate.parts().empty())
     in.gate = read_gates(file, sized_gate(options.attention, in), {B, H, N}, why);
   for (const InputTensor& input : find_attention(options.attention.name).tensors)
     if (input.required || file.has(input.name))
       in.tensors.push_back({input.name, read_declared(file, input, H, D, why, options)});
-  for (size_t n = 0; decides && file.has(decision_name(n)); ++n)
+  for (size_t n = 0; traits.decides && file.has(decision_name(n)); ++n)
     in.decisions.push_back(file.read_indices(decision_name(n)));
   require(
       in.decisions.empty() || options.form != "recurrent",

@@ -83,6 +83,7 @@ class InputFile {
 };
 
 // Those of an attention with gates like these, of another size, and of the others what is in the file.
-Inputs read_inputs(InputFile& file, const GateSpec& gate, bool decides, const Options& options);
+Inputs read_inputs(InputFile& file, const GateSpec& gate, const AttentionTraits& traits,
+                   const Options& options);
 
 }  // namespace linea::attend

@@ -10,6 +10,8 @@ LINEA_KERNEL_TABLE(TopKeysKernels, .top_keys = NoKernel<"top keys">(),
                    .listed_attention = NoKernel<"top keys">(),
                    .listed_attention_backward = NoKernel<"top keys">())
 
+LINEA_KERNEL_TABLE(LargestProductKernels, .largest_product = NoKernel<"largest product">())
+
 LINEA_KERNEL_TABLE(ChannelDecayKernels, .channel_forward = NoKernel<"channel_forward">(),
                    .channel_backward = NoKernel<"channel_backward">())
 

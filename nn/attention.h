@@ -50,6 +50,7 @@ enum class Rotary : uint8_t { none, inputs, features };
 struct AttentionTraits {
   bool causal_only = false;  // AttentionMask::causal must be true
   std::string not_causal{};  // why there is no causal form, nor a recurrent one; empty: there is
+  bool reads_keys = true;    // else k need not be given, and has no gradient: q are the keys
   bool packed_qkv = false;   // takes AttentionInputs::qkv
   bool bf16_inputs = false;  // takes q, k and v in bf16; otherwise they are cast to f32
   bool softmax_weights = false;  // its weights are softmax(s q.k) over keys that q and k may choose
@@ -130,7 +131,7 @@ struct InputTensor {
   // A letter an axis: H heads, D the size of a key, another the size that `setting` gives; or "1",
   // the number that `setting` gives.
   std::string axes;
-  std::string setting;
+  std::string setting;  // empty: as the attention has it by its settings
   bool required = false;
   std::string note{};  // for help, where it is not required
 };

@@ -76,10 +76,12 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
     : heads(config.heads),
       convolution(init, prefix + "convolution1", config.layer_convolution, config, config.dim),
       norm(init, prefix + "norm1", config.dim, config.bias),
-      qkv(init, prefix + "qkv", config.dim, 3 * config.dim, kInitStd, config.bias, 3),
       attention(make_layer_attention(config, layer)),
       stream_id(dropout_stream),
       turns(config.positions == "rotary" && attention->traits().rotary == Rotary::inputs) {
+  const int64_t parts = attention->traits().reads_keys ? 3 : 2;
+  qkv = Linear(init, prefix + (parts == 3 ? "qkv" : "qv"), config.dim, parts * config.dim, kInitStd,
+               config.bias, parts);
   gate = GateLayer(init, prefix, config, *attention);
   add_parameters(init, prefix, *attention);
   if (config.attention_output == "gated") {
@@ -101,12 +103,14 @@ AttentionInputs SelfAttention::project(const Var& x, int64_t first) const {
   in.qkv = norm_linear(x, norm, qkv);
   if (gate.weight.defined()) set_gates(in, cast(gate.forward(x, &norm), wide), *attention);
   if (!attention->traits().bf16_inputs) in.qkv = cast(in.qkv, wide);
-  if (turns) in.qkv = rotated_qk(in.qkv, heads, first);
+  const bool has_keys = attention->traits().reads_keys;
+  if (turns && has_keys) in.qkv = rotated_qk(in.qkv, heads, first);
   if (attention->traits().packed_qkv) return in;
-  const Var split = split_heads(in.qkv, 3, heads);
+  const Var split = split_heads(in.qkv, has_keys ? 3 : 2, heads);
   in.q = select(split, 0);
-  in.k = select(split, 1);
-  in.v = select(split, 2);
+  if (turns && !has_keys) in.q = rotated(in.q, first);
+  if (has_keys) in.k = select(split, 1);
+  in.v = select(split, has_keys ? 2 : 1);
   in.qkv = {};
   return in;
 }

@@ -348,6 +348,13 @@ struct TopKeysKernels {
                                     const AttentionRows<T>& grads);
 };
 
+// chosen [BH,rounds,rows], a decision (autograd/decisions.h).
+template <typename T>
+struct LargestProductKernels {
+  void (*largest_product)(Context&, const LargestProductShape&, const HeadRows<const T>& x,
+                          const T* w, int32_t* chosen);
+};
+
 // y[b,n] = sum_t w[t] x[b, n - offset[t]] where ConvolutionShape::reads; x, y [B,N,C], w [count,C].
 template <typename T>
 struct ConvolutionKernels {
@@ -380,14 +387,15 @@ template <typename T, template <typename> typename... Topics>
 struct KernelTable : Topics<T>... {};
 
 template <typename T>
-using Kernels = KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels,
-                            PanelKernels, NormalizationKernels, GatedNormKernels, EmbeddingKernels,
-                            LossKernels, SamplingKernels, FeatureKernels, RandomFeatureKernels,
-                            CodebookKernels, ChunkForwardKernels, ChunkBackwardQueryKernels,
-                            ChunkBackwardKeyKernels, StraightThroughKernels, RecurrentKernels,
-                            DeltaKernels, ChannelDecayKernels, DecayKernels, DeltaStepKernels,
-                            RotaryKernels, SoftmaxAttentionKernels, SparseAttentionKernels,
-                            TopKeysKernels, ConvolutionKernels, OptimizerKernels, MuonKernels>;
+using Kernels =
+    KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels, PanelKernels,
+                NormalizationKernels, GatedNormKernels, EmbeddingKernels, LossKernels,
+                SamplingKernels, FeatureKernels, RandomFeatureKernels, CodebookKernels,
+                ChunkForwardKernels, ChunkBackwardQueryKernels, ChunkBackwardKeyKernels,
+                StraightThroughKernels, RecurrentKernels, DeltaKernels, ChannelDecayKernels,
+                DecayKernels, DeltaStepKernels, RotaryKernels, SoftmaxAttentionKernels,
+                SparseAttentionKernels, TopKeysKernels, LargestProductKernels, ConvolutionKernels,
+                OptimizerKernels, MuonKernels>;
 
 // The kernels of a device for storage type T. Error: ErrorKind::usage where this build has no such
 // backend, or the device does not store T.

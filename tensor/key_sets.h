@@ -89,4 +89,11 @@ struct TopKeysShape {
   LINEA_HOST_DEVICE int64_t position(int64_t i) const { return i + keys - queries; }
 };
 
+// The column c of w [H,rounds,width,columns] of the largest x.w_c for each row x [BH,rows,width], one for each
+// round; mirrored: or columns + c of the largest -x.w_c. Of equals the first.
+struct LargestProductShape {
+  int64_t batch_heads, heads, rounds, rows, width, columns;
+  bool mirrored;
+};
+
 }  // namespace linea

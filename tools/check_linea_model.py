@@ -46,6 +46,10 @@ def cases():
         yield COPY, f"--attention vq --codes 8 --codebook {codebook}"
     yield COPY, "--attention soft-vq --codes 8 --anneal 0.3"
     yield COPY, "--attention topk --keys 3"
+    for attention in "lsh --rounds 2 --buckets 4 --window 6", "lsh --buckets 1 --window 5", "lsh:rounds=1/softmax":
+        yield COPY, f"--attention {attention}"
+    for attention in "topk --keys 3", "local --block 5", "lsh --rounds 2":
+        yield COPY, f"--attention-output gated --attention {attention}"
     for pattern in "band:3+global:2", "dilated:2x3/block:4x1", "strided:5+fixed:6x2":
         yield COPY, f"--attention sparse --pattern {pattern} --pattern-by head"
     yield DIGITS, "--attention sparse:pattern={row+column/block2d:3x4}"
@@ -56,7 +60,7 @@ def cases():
     yield COPY, "--attention linear:rule=gated-delta/softmax --attention-output gated"
     yield COPY, "--attention linear:feature=dpfp:nu=2/performer --features 16"
     yield COPY, "--positions sinusoidal --tie --no-bias"
-    for attention in "softmax", "softmax --window 5", "linear --rule delta --feature dpfp", "gdn/softmax", "retnet":
+    for attention in "softmax", "softmax --window 5", "linear --rule delta --feature dpfp", "gdn/softmax", "retnet", "lsh":
         yield COPY, f"--positions rotary --attention {attention}"
     yield COPY, "--reversible"
     yield DIGITS, "--class-token --tie"

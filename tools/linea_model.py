@@ -27,8 +27,8 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention attention_output before beta_range bias block channels class_embedding codes decay dilation feature features gate_rank
-heads key_norm keys layer_convolution layers length levels nu output_head pattern pattern_by positions reversible rule size stride
+READ = """attention attention_output before beta_range bias block buckets channels class_embedding codes decay dilation feature features gate_rank
+heads key_norm keys layer_convolution layers length levels nu output_head pattern pattern_by positions reversible rounds rule size stride
 summary task tie window"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device dim
 dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr max_time memory min_lr muon_lr
@@ -329,12 +329,14 @@ class Model:
 
     def attention(self, block, settings, x):
         x = self.norm(block + "norm1", self.convolution(block + "convolution1", x))
-        q, k, v = (self.heads(part) for part in np.split(self.linear(block + "qkv", x), 3, axis=-1))
-        if settings["attention"] in ("softmax", "topk", *PATTERNS):
+        shared = settings["attention"] == "lsh"  # queries are keys
+        parts = np.split(self.linear(block + ("qv" if shared else "qkv"), x), 2 if shared else 3, axis=-1)
+        q, k, v = (self.heads(part) for part in (parts[0], parts[-2], parts[-1]))
+        if settings["attention"] in ("softmax", "topk", "lsh", *PATTERNS):
             q, k = self.turned(q), self.turned(k)
         kinds = {"softmax": lambda _, settings, x, *qkv: softmax_attention(*qkv, windowed(len(x), settings.get("window", 0))),
                  "topk": lambda _, settings, x, q, k, v: softmax_attention(q, k, v, top_keys(q, k, settings["keys"])),
-                 "vq": self.quantized, "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized,
+                 "lsh": self.hashed, "vq": self.quantized, "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized,
                  **dict.fromkeys(PATTERNS, self.sparse)}
         y = choose("the attention", settings["attention"], kinds)(block, settings, x, q, k, v)
         return self.linear(block + "out", self.output(block, settings, x, y).swapaxes(0, 1).reshape(len(x), -1))
@@ -349,7 +351,7 @@ class Model:
         if choose("the output", self.settings.get("attention_output", "plain"), ["plain", "gated"]) == "plain":
             return y
         gate = self.heads(self.linear(block + "output_gate", x))
-        if settings["attention"] != "softmax":
+        if settings["attention"] not in ("softmax", "topk", *PATTERNS):
             weight = self.tensor(block + "output_norm.weight").reshape(len(y), 1, -1)
             y = weight * y / np.sqrt((y ** 2).mean(axis=-1, keepdims=True) + 1e-6)
         return y * gate / (1 + np.exp(-gate))
@@ -361,6 +363,17 @@ class Model:
         turns = range(len(q)) if by_head else [layer // len(attentions(self.settings))]
         keys = [pattern_keys(alternatives[turn % len(alternatives)], len(x), width, channels) for turn in turns]
         return softmax_attention(q, k, v, np.stack(keys))
+
+    def hashed(self, block, settings, x, q, k, v):
+        """Keys q_j / |q_j| less than a window before i in its bucket, argmax of [x R, -x R], of some round; else i (Kitaev 2020)."""
+        R = self.tensor(block + "attention.rotations", np.zeros((len(q), settings["rounds"], q.shape[-1], 1)))
+        u = np.einsum("hnd,hrdc->hrnc", q.astype(np.float32).astype(np.float64), R)
+        buckets = np.concatenate([u, -u], axis=-1).argmax(axis=-1)  # [H,rounds,N]
+        same = (buckets[..., None] == buckets[..., None, :]) & (np.tri(len(x), k=-1) > 0)
+        rank = same.sum(axis=-1)
+        keys = (same & (rank[..., None] - rank[..., None, :] < settings["window"])).any(axis=1)
+        keys |= (np.eye(len(x)) > 0) & ~keys.any(axis=-1, keepdims=True)
+        return softmax_attention(q, divide(q, "unit") * math.sqrt(q.shape[-1]), v, keys)
 
     def linear_attention(self, block, settings, x, q, k, v):
         maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square, "identity": lambda rows: (rows, 0),

@@ -93,14 +93,23 @@ class SparseAttention final : public Attention {
                                                });
                           },
                           traits_.state_growth == 2 ? 0 : 16};
-    return sparse_step(slots, in, rules,
-                       [&](int64_t head, int64_t i, const int32_t* keys, int64_t count) {
-                         uint64_t bits = 0;
-                         for (int64_t n = 0; n < count; ++n)
-                           if (views[static_cast<size_t>(head)].sees(i, keys[n]))
-                             bits |= uint64_t{1} << n;
-                         return bits;
-                       });
+    const int64_t now = slots.next;
+    add_position(slots, in, rules);
+    std::vector<KeyTilesPtr> of_heads;
+    for (const PatternView& view : views) {
+      KeyTiles::Part part;
+      part.sees = [&](int64_t, const int32_t* keys, int64_t count) {
+        uint64_t bits = 0;
+        for (int64_t n = 0; n < count; ++n)
+          if (view.sees(now, slots.positions[static_cast<size_t>(keys[n])]))
+            bits |= uint64_t{1} << n;
+        return bits;
+      };
+      of_heads.push_back(std::make_shared<const KeyTiles>(
+          1, static_cast<int64_t>(slots.positions.size()), std::vector{part}));
+    }
+    return sparse_step(slots, in,
+                       [&](int64_t, int64_t head) { return of_heads[static_cast<size_t>(head)]; });
   }
 
   // As softmax's (nn/attention/softmax.cpp), of the keys in the sets.

@@ -72,11 +72,19 @@ std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions opti
   for (const NamedTensor& given : in.tensors)
     for (const InputTensor& input : declared)
       for (size_t axis = 0; axis < input.axes.size() && input.name == given.name; ++axis)
-        if (std::string("HD1").find(input.axes[axis]) == std::string::npos)
+        if (std::string("HD1").find(input.axes[axis]) == std::string::npos &&
+            !input.setting.empty())
           options.settings[input.setting] = given.tensor.size(static_cast<int>(axis));
   std::unique_ptr<Attention> attention = make_attention(options);
-  for (const auto& [name, tensor] : in.tensors)
-    ops::copy_into(tensor, find_tensor(*attention, name));
+  for (const auto& [name, tensor] : in.tensors) {
+    const Tensor own = find_tensor(*attention, name);
+    if (!own.defined())
+      fail(ErrorKind::input, "{} has no {}: leave it out", label_of(options), name);
+    if (own.shape() != tensor.shape())
+      fail(ErrorKind::input, "{} is {}; of {} it must be {}", name, tensor.shape().str(),
+           label_of(options), own.shape().str());
+    ops::copy_into(tensor, own);
+  }
   attention->buffers_changed();
   return attention;
 }

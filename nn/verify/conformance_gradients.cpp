@@ -19,7 +19,8 @@ std::vector<Worst> differences(const Subject& subject) {
       leaves.push_back(leaf);
       names.push_back("d" + name);
     };
-    if (!attention->traits().straight_through)
+    const AttentionTraits& traits = attention->traits();
+    if (traits.reads_keys && !traits.straight_through)
       probe("k", in.k);  // else dk is not the gradient of k
     if (in.gate.defined()) probe("gate", in.gate);
     for (const Parameter& parameter : attention->parameters()) probe(parameter.name, parameter.var);

@@ -227,7 +227,8 @@ inline Outcome run(const Attention& attention, Method method, const AttentionInp
   backward(y, dy);
   outcome.y = y.value();
   outcome.dq = in.q.grad();
-  outcome.dk = in.k.grad();
+  outcome.dk =
+      attention.traits().reads_keys ? in.k.grad() : Tensor::zeros(in.k.shape(), in.k.dtype());
   outcome.dv = in.v.grad();
   if (in.gate.defined()) outcome.dgate = in.gate.grad();
   for (const Parameter& parameter : attention.parameters())

@@ -127,6 +127,20 @@ TEST_F(InitFrom, CodebooksScaleTheQueriesOnce) {
   }
 }
 
+// Without a projection of keys that of q and v starts anew, and so does one of all three after it.
+TEST_F(InitFrom, SharedKeysHaveAProjectionOfTheirOwn) {
+  EXPECT_NE(done("train --init-from softmax --attention lsh" + kStill + " --out lsh")
+                .err.find("new: blocks.*.qv.weight"),
+            std::string::npos);
+  EXPECT_EQ(tensor("lsh", 1, "blocks.0.qv.weight").size(), size_t{32 * 16});
+  const std::string up = "blocks.0.up.weight";
+  const std::vector<double> before = tensor("softmax", 30, up), after = tensor("lsh", 1, up);
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(after[i], before[i], 1e-6);
+  EXPECT_NE(done("train --init-from lsh --attention softmax" + kStill + " --out back")
+                .err.find("new: blocks.*.qkv.weight"),
+            std::string::npos);
+}
+
 // With several attentions each layer starts from what that layer was.
 TEST_F(InitFrom, EachLayerIsScaledByWhatItWas) {
   done("train --init-from softmax --attention softmax --layers 3" + kStill + " --out three");

@@ -38,6 +38,9 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
       "--codes 6 --layers 4 --heads 2 --dim 16 --ffn 32 --batch 2",
       "train --task text --data text.txt --length 16 --attention gdn/gdn/gdn/softmax --layers 4 "
       "--heads 2 --dim 16 --ffn 32 --batch 2 --layer-convolution 1d --attention-output gated",
+      "train --task text --data text.txt --length 24 --attention lsh/softmax --rounds 2 --buckets "
+      "4 "
+      "--redraw 3 --layers 2 --heads 2 --dim 16 --ffn 32 --batch 2 --reversible",
       "train --task text --data text.txt --length 24 --attention kda/kda/kda/softmax --layers 4 "
       "--heads 2 --dim 16 --ffn 32 --batch 2 --positions rotary --optimizer muon",
       "train --task text --data text.txt --length 24 --attention ssd/softmax:window=8/gla/retnet "

@@ -77,6 +77,7 @@ TEST(Registry, ListsEveryMechanism) {
                             "softmax --window 40",
                             "sparse --pattern band:40",
                             "topk --keys 8",
+                            "lsh --rounds 3 --buckets 6 --window 20",
                             "bigbird --block 16 --randoms 2",
                             "axial",
                             "star",
