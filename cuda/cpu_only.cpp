@@ -7,10 +7,9 @@ LINEA_KERNEL_TABLE(SparseAttentionKernels, .sparse_attention = NoKernel<"sparse 
                    .sparse_attention_backward = NoKernel<"sparse attention">())
 
 LINEA_KERNEL_TABLE(TopKeysKernels, .top_keys = NoKernel<"top keys">(),
+                   .largest_product = NoKernel<"top keys">(),
                    .listed_attention = NoKernel<"top keys">(),
                    .listed_attention_backward = NoKernel<"top keys">())
-
-LINEA_KERNEL_TABLE(LargestProductKernels, .largest_product = NoKernel<"largest product">())
 
 LINEA_KERNEL_TABLE(ChannelDecayKernels, .channel_forward = NoKernel<"channel_forward">(),
                    .channel_backward = NoKernel<"channel_backward">())

@@ -333,26 +333,21 @@ struct SparseAttentionKernels {
                                     const HeadRows<const T>& dy, const AttentionRows<T>& grads);
 };
 
-// Softmax attention over the keys of largest q.k: their choice (autograd/decisions.h) and the softmax over
-// `chosen` [BH,queries,count+1].
+// Decisions (autograd/decisions.h), and softmax attention over the `chosen` keys of largest q.k
+// [BH,queries,count+1].
 template <typename T>
 struct TopKeysKernels {
   using A = Accumulator<T>;
   void (*top_keys)(Context&, const TopKeysShape&, const HeadRows<const T>& q,
                    const HeadRows<const T>& k, int32_t* chosen);
+  void (*largest_product)(Context&, const LargestProductShape&, const HeadRows<const T>& x,
+                          const T* w, int32_t* chosen);  // [BH,rounds,rows]
   void (*listed_attention)(Context&, const TopKeysShape&, const AttentionRows<const T>&,
                            const int32_t* chosen, const HeadRows<T>& y, A* log_sums);
   void (*listed_attention_backward)(Context&, const TopKeysShape&, const AttentionRows<const T>&,
                                     const int32_t* chosen, const HeadRows<const T>& y,
                                     const A* log_sums, const HeadRows<const T>& dy,
                                     const AttentionRows<T>& grads);
-};
-
-// chosen [BH,rounds,rows], a decision (autograd/decisions.h).
-template <typename T>
-struct LargestProductKernels {
-  void (*largest_product)(Context&, const LargestProductShape&, const HeadRows<const T>& x,
-                          const T* w, int32_t* chosen);
 };
 
 // y[b,n] = sum_t w[t] x[b, n - offset[t]] where ConvolutionShape::reads; x, y [B,N,C], w [count,C].
@@ -387,15 +382,14 @@ template <typename T, template <typename> typename... Topics>
 struct KernelTable : Topics<T>... {};
 
 template <typename T>
-using Kernels =
-    KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels, PanelKernels,
-                NormalizationKernels, GatedNormKernels, EmbeddingKernels, LossKernels,
-                SamplingKernels, FeatureKernels, RandomFeatureKernels, CodebookKernels,
-                ChunkForwardKernels, ChunkBackwardQueryKernels, ChunkBackwardKeyKernels,
-                StraightThroughKernels, RecurrentKernels, DeltaKernels, ChannelDecayKernels,
-                DecayKernels, DeltaStepKernels, RotaryKernels, SoftmaxAttentionKernels,
-                SparseAttentionKernels, TopKeysKernels, LargestProductKernels, ConvolutionKernels,
-                OptimizerKernels, MuonKernels>;
+using Kernels = KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels,
+                            PanelKernels, NormalizationKernels, GatedNormKernels, EmbeddingKernels,
+                            LossKernels, SamplingKernels, FeatureKernels, RandomFeatureKernels,
+                            CodebookKernels, ChunkForwardKernels, ChunkBackwardQueryKernels,
+                            ChunkBackwardKeyKernels, StraightThroughKernels, RecurrentKernels,
+                            DeltaKernels, ChannelDecayKernels, DecayKernels, DeltaStepKernels,
+                            RotaryKernels, SoftmaxAttentionKernels, SparseAttentionKernels,
+                            TopKeysKernels, ConvolutionKernels, OptimizerKernels, MuonKernels>;
 
 // The kernels of a device for storage type T. Error: ErrorKind::usage where this build has no such
 // backend, or the device does not store T.
