@@ -117,8 +117,11 @@ double read_rate(double bytes) {
   return on_cpu() ? read_rate_of_cpu(bytes) : read_rate_of_device();
 }
 
-std::vector<std::string> rates_of_cuda() {
-  const Context before = context();
+std::vector<std::string> rates_of_cuda() try {
+  const struct Restored {
+    ~Restored() { context() = before; }
+    const Context before = context();
+  } restored;
   use_device({DeviceKind::cuda, 0});
   const auto teraflops = [](DType dtype, FloatProducts products) {
     context().products = products;
@@ -128,11 +131,12 @@ std::vector<std::string> rates_of_cuda() {
   const double strict = teraflops(DType::f32, FloatProducts::exact),
                halves = teraflops(DType::bf16, FloatProducts::exact);
   const double read = read_rate(0), launch = launch_seconds();
-  context() = before;
   return {fmt::format("products of fp32 {:.3g} TFLOP/s, tf32 {:.3g}, bf16 {:.3g}", strict, rounded,
                       halves),
           fmt::format("reads {:.0f} GB/s; a captured launch takes {:.2g} us", read / 1e9,
                       launch * 1e6)};
+} catch (const Error& error) {
+  return {error.what()};
 }
 
 }  // namespace linea

@@ -22,7 +22,7 @@ double read_rate(double bytes);
 // device records.
 double launch_seconds();
 
-// Rates of a CUDA device for `linea info`, a line each.
+// Rates of a CUDA device for `linea info`, a line each; or why it cannot be used.
 std::vector<std::string> rates_of_cuda();
 
 }  // namespace linea

@@ -74,7 +74,7 @@ MemoryLimit device_memory_limit(size_t) {
   check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrUsedMemCurrent, &used),
              "querying used memory");
   free += reserved - used;
-  // Spare memory for the driver: kernels on first use, graphs, cuBLAS workspaces of graph branches.
+  // Spare memory for the driver: kernels on first use, and graphs.
   constexpr size_t kMin = size_t{64} << 20, kMax = size_t{512} << 20;
   const size_t spare = std::clamp(free / 32, kMin, kMax);
   return {free > 2 * spare ? free - spare : free, total, "the device has"};
@@ -153,6 +153,8 @@ PoolScope::PoolScope(CachingAllocator& pool) : before_(current) { current = &poo
 PoolScope::~PoolScope() { current = before_; }
 
 CachingAllocator& take_pool() {
+  release_shared_cache();  // the limit of a pool is what is free now
+  trim();
   const std::lock_guard<std::mutex> lock(pools().mutex);
   if (pools().idle.empty()) {
     pools().own.push_back(new CachingAllocator({take, give_back, device_memory_limit}));
@@ -160,7 +162,7 @@ CachingAllocator& take_pool() {
   }
   CachingAllocator* const pool = pools().idle.back();
   pools().idle.pop_back();
-  pool->set_limit(0);  // as much as is free now
+  pool->set_limit(0);
   return *pool;
 }
 
