@@ -8,16 +8,20 @@
 # Parts, in this order: start tests attention train sample. Each has a time limit, and one that fails does not stop
 # the others. Exit status: 0, 1 if a part failed, 77 without a GPU.
 set -uo pipefail
-pack= parts=() out=gpu-check.md
+all=(start tests attention train sample) pack= parts=() out=gpu-check.md
+refuse() { echo "$*"; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in
-    --pack) pack=$(realpath "$2"); shift ;;
-    --part) parts+=("$2"); shift ;;
+    --pack) pack=$(realpath -e "${2:-}") || refuse "--pack needs the folder of an unpacked gpu-pack.tar.xz"; shift ;;
+    --part)
+      [[ " ${all[*]} " == *" ${2:-} "* ]] || refuse "--part is '${2:-}'; choose of ${all[*]}"
+      parts+=("$2"); shift ;;
+    -*) refuse "$1 is no option; see the top of $0" ;;
     *) out=$1 ;;
   esac
   shift
 done
-[ ${#parts[@]} -gt 0 ] || parts=(start tests attention train sample)
+[ ${#parts[@]} -gt 0 ] || parts=("${all[@]}")
 out=$(realpath -m "$out")
 logs=$(dirname "$out")/gpu-check.logs
 mkdir -p "$logs"
@@ -29,7 +33,8 @@ if [ -n "$pack" ]; then
   linea=$pack/bin/linea tests=$pack/bin/test_gpu commit=$(cat "$pack/commit")
   cuda=/usr/local/cuda/lib64
   [ -e "$cuda/libcublasLt.so.13" ] ||
-    cuda=$(python3 -c 'import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], "cu13", "lib"))')
+    cuda=$(python3 -c 'import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], "cu13", "lib"))') ||
+    refuse "cuBLAS 13 is neither in $cuda nor in PyTorch's packages: install the CUDA toolkit"
   export LD_LIBRARY_PATH=$pack/lib:$cuda
 else
   set -e
@@ -67,6 +72,7 @@ run_suites() { # names...
   export tests logs
   printf '%s\n' "$@" | OMP_NUM_THREADS=2 xargs -P 8 -I{} bash -c 'suite {}'
   passed=$(cat "$logs"/test.*.log | grep -c '^\[       OK \]')
+  [ "$(ls "$logs"/test.*.log | wc -l)" -eq $# ] || { echo "a suite wrote no log" | report; status=1; }
   for suite in "$logs"/test.*.log; do
     ! grep -q '^exit status' "$suite" || { failed=$((failed + 1)); status=1; }
   done
@@ -79,7 +85,7 @@ run_suites() { # names...
 sanitize() { # tool
   local log=$logs/sanitizer.$1.log result=passed code=0
   timeout 100 compute-sanitizer --tool "$1" --error-exitcode 1 "$tests" --gtest_brief=1 \
-    --gtest_filter='CudaRows*:CudaNormalization*:CudaTokens*:CudaRecurrent*:CudaChunkForward.EverySize:CudaSoftmaxAttention.*:CudaDelta.*' \
+    --gtest_filter='CudaRows*:CudaNormalization*:CudaTokens*:CudaRecurrent*:CudaChunkForward.EverySize:CudaSoftmaxAttention.*:CudaWalks.TheSameBits*:CudaAttendPanels.TheSameBits*:CudaDelta.*' \
     >"$log" 2>&1 || code=$?
   [ $code -eq 0 ] || result=failed
   [ $code -ne 124 ] || grep -qE '^=+ (Invalid|Error|Program hit|Race|Uninit|Misaligned)' "$log" ||

@@ -19,7 +19,7 @@ BUDGETS = {
     "cuda": 10350,
     "data": 5360,
     "train": 5725,
-    "bench": 2060,
+    "bench": 2065,
     "cli": 1185,
 }
 # Adding one of these is what the project is for: no budget.
