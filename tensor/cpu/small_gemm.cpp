@@ -101,16 +101,13 @@ void panel(int64_t rows, int64_t inner, Operand<T> a, const W* b, int64_t ldb, T
 template <typename T>
 void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb,
                 T* c, int64_t ldc, bool add) {
-#if defined(__x86_64__) && !defined(__FMA__)
+  if constexpr (!kRoundsBySize) return tile_gemm(rows, cols, inner, a, b, ldb, c, ldc, add);
   if (rows == 0 || cols == 0) return;
   const bool transpose = a.column != 1 || a.row < inner;
   const int64_t lda = std::max<int64_t>(transpose ? a.column : a.row, 1);
   // One row of b may be given as the transpose of a column, which has a smaller distance.
   blas_gemm(transpose, false, rows, cols, inner, T(1), a.data, lda, b, std::max(ldb, cols),
             add ? T(1) : T(0), c, ldc);
-#else
-  tile_gemm(rows, cols, inner, a, b, ldb, c, ldc, add);
-#endif
 }
 
 template <typename T, typename W>

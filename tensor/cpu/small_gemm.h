@@ -26,9 +26,15 @@ Operand<T> transposed(const T* data, int64_t stride) {
   return {data, 1, stride};
 }
 
-// c[i,j] = sum_k a(i,k) b[k,j], added to c where `add`; ldb and ldc: distances between rows. The
-// base build has narrow vectors and no fused multiply-add; it calls BLAS, which detects the
-// processor.
+// The base build has narrow vectors and no fused multiply-add: small_gemm calls BLAS there, which
+// detects the processor, and rounds by the sizes of a product.
+#if defined(__x86_64__) && !defined(__FMA__)
+inline constexpr bool kRoundsBySize = true;
+#else
+inline constexpr bool kRoundsBySize = false;
+#endif
+
+// c[i,j] = sum_k a(i,k) b[k,j], added to c where `add`; ldb and ldc: distances between rows.
 template <typename T>
 void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb,
                 T* c, int64_t ldc, bool add);

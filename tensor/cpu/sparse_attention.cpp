@@ -13,6 +13,7 @@
 
 #include "tensor/cpu/chunk.h"
 #include "tensor/cpu/kernel_tables.h"
+#include "tensor/cpu/small_gemm.h"
 
 namespace linea::cpu {
 namespace {
@@ -66,7 +67,10 @@ struct Tile {
     for (int64_t band = 0; band * kBand < rows; ++band) {
       uint64_t any = 0;
       for (int64_t i = band * kBand; i < std::min(rows, (band + 1) * kBand); ++i) any |= bits[i];
-      const Hull hull = hull_of(any);
+      // Which rows are gathered may follow from later positions, as hashes do; the size of a
+      // product that rounds by it must not.
+      const Hull hull =
+          kRoundsBySize && block.positions != nullptr ? Hull{0, keys, false} : hull_of(any);
       froms[band] = hull.first;
       ends[band] = hull.end;
       for (int64_t column = 0; column < kBands; ++column) {

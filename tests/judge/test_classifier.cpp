@@ -106,7 +106,7 @@ TEST_F(JudgedImages, RealImagesAreGoodAndNoiseIsNot) {
   EXPECT_EQ(progress.notes, "");
 }
 
-// The file that is kept depends on the data and its settings. A damaged one is replaced, at another
+// The saved file depends on the data and its settings. A damaged one is replaced, at another
 // number of threads by the same weights.
 TEST_F(JudgedImages, AClassifierIsKeptForItsData) {
 #ifdef __SANITIZE_ADDRESS__
