@@ -25,7 +25,9 @@ enum class Purpose : uint32_t {
   test,
   gates,
   pattern,
-  hash
+  hash,
+  cluster,
+  probe
 };
 
 // stream_id distinguishes streams of one purpose (a layer, a parameter, a head); `step` is the
