@@ -55,26 +55,28 @@ class RowBlocks {
         block_(std::max<int64_t>(64, context().sizes.block / std::max<int64_t>(widest, 1))),
         layers_(layers),
         groups_(Schedule::of_sums(max_groups(R * widest, layers))),
-        packed_(static_cast<size_t>(groups_.threads())) {}
+        of_others_(static_cast<size_t>(groups_.threads() - 1)) {}
 
   // body(first, count, passes of the layers) for all blocks. Returns the passes with the sums of the
   // gradients that bodies add to theirs.
   template <typename Body>
   std::array<LayerPass, n> each(const Body& body) {
-    std::vector<std::array<LayerPass, n>> parts(static_cast<size_t>(groups_.pieces()));
+    std::array<LayerPass, n> sums;
+    std::vector<std::array<LayerPass, n>> others(static_cast<size_t>(groups_.pieces() - 1));
     groups_.each([&](int64_t group, int thread) {
-      std::array<LayerPass, n>& own = parts[static_cast<size_t>(group)];
-      for (size_t i = 0; i < n; ++i)
-        own[i] = {&layers_[i], &packed_[static_cast<size_t>(thread)][i]};
+      std::array<LayerPass, n>& own = group == 0 ? sums : others[static_cast<size_t>(group - 1)];
+      std::array<PackedWeight, n>& packed =
+          thread == 0 ? packed_ : of_others_[static_cast<size_t>(thread - 1)];
+      for (size_t i = 0; i < n; ++i) own[i] = {&layers_[i], &packed[i]};
       const int64_t end = first_of(group + 1);
       for (int64_t first = first_of(group); first < end; first += block_)
         body(first, std::min(block_, end - first), own);
     });
-    for (size_t group = 1; group < parts.size(); ++group) {
-      for (size_t i = 0; i < n; ++i) parts[0][i].add_gradients(parts[group][i]);
-      parts[group] = {};
+    for (std::array<LayerPass, n>& group : others) {
+      for (size_t i = 0; i < n; ++i) sums[i].add_gradients(group[i]);
+      group = {};
     }
-    return std::move(parts[0]);
+    return sums;
   }
 
  private:
@@ -94,7 +96,10 @@ class RowBlocks {
   int64_t rows_, block_;
   const std::array<Layer, n>& layers_;
   Schedule groups_;
-  std::vector<std::array<PackedWeight, n>> packed_;  // by thread
+  // By thread; that of the first, and its part of the sums, need no allocation: a step of sampling has
+  // no others.
+  std::array<PackedWeight, n> packed_;
+  std::vector<std::array<PackedWeight, n>> of_others_;
 };
 
 // The inputs of an op on x: x and the parameters of its layers; and the gradients of these.

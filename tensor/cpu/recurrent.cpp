@@ -30,9 +30,10 @@ void update_and_read(const Position<T>& at, const T* v, T* state, T* key_sum, T*
   for (int64_t m = 0; m < M; ++m) y[m] *= inverse;
 }
 
-// The features relative to the new scales, and what the state is multiplied by. Arena: 3 F.
+// The features relative to the new scales, and what the state is multiplied by. Arena: 3 F. `given` is
+// a copy: its pointers, read through a reference, would keep the loop from being vectorized.
 template <typename T>
-Position<T> rescale(const ChunkShape& shape, const Position<T>& given, T weight, T decay, T* scale,
+Position<T> rescale(const ChunkShape& shape, Position<T> given, T weight, T decay, T* scale,
                     Arena<T>& arena) {
   const int64_t F = shape.features;
   const bool logs = shape.kind == FeatureKind::logs;
