@@ -83,8 +83,13 @@ class SparseAttention final : public Attention {
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     const std::vector<KeyPattern>& patterns = patterns_[1];
     auto& slots = dynamic_cast<KeySlots&>(state);
+    const bool random = std::any_of(patterns.begin(), patterns.end(),
+                                    [](const KeyPattern& pattern) { return pattern.needs_head(); });
+    // Heads of one pattern share their set.
+    const int64_t sets =
+        random ? options_.heads : std::min(options_.heads, static_cast<int64_t>(patterns.size()));
     std::vector<PatternView> views;
-    for (int64_t head = 0; head < options_.heads; ++head)
+    for (int64_t head = 0; head < sets; ++head)
       views.emplace_back(pattern_of(true, head), slots.next + 1, true, head);
     const SlotRules rules{[&](int64_t position, int64_t now) {
                             return std::all_of(patterns.begin(), patterns.end(),
@@ -95,7 +100,7 @@ class SparseAttention final : public Attention {
                           traits_.state_growth == 2 ? 0 : 16};
     const int64_t now = slots.next;
     add_position(slots, in, rules);
-    std::vector<KeyTilesPtr> of_heads;
+    std::vector<KeyTilesPtr> tiles;
     for (const PatternView& view : views) {
       KeyTiles::Part part;
       part.sees = [&](int64_t, const int32_t* keys, int64_t count) {
@@ -105,11 +110,11 @@ class SparseAttention final : public Attention {
             bits |= uint64_t{1} << n;
         return bits;
       };
-      of_heads.push_back(std::make_shared<const KeyTiles>(
+      tiles.push_back(std::make_shared<const KeyTiles>(
           1, static_cast<int64_t>(slots.positions.size()), std::vector{part}));
     }
-    return sparse_step(slots, in,
-                       [&](int64_t, int64_t head) { return of_heads[static_cast<size_t>(head)]; });
+    return sparse_step(
+        slots, in, [&](int64_t, int64_t head) { return tiles[static_cast<size_t>(head % sets)]; });
   }
 
   // As softmax's (nn/attention/softmax.cpp), of the keys in the sets.
