@@ -13,6 +13,7 @@ struct Alias {
   Declarations settings;
   SparseExpressions (*expressions)(const AttentionOptions&);
   Settings variant;  // of small sizes, that the tests and `verify` check
+  bool of_images = false;
 };
 
 int64_t given(const AttentionOptions& options, const char* key) {
@@ -135,7 +136,8 @@ std::vector<Alias> image_aliases() {
              fmt::format("band:{}/column",
                          std::max<int64_t>(1, options.image_width * options.image_channels))};
        },
-       {}},
+       {},
+       true},
       {"image-local-1d",
        "blocks of positions, and the block before",
        "Parmar 2018",
@@ -149,7 +151,8 @@ std::vector<Alias> image_aliases() {
        "Parmar 2018",
        {},
        [](const Options&) { return same("local2d:8x16x8x32"); },
-       {}}};
+       {},
+       true}};
 }
 
 }  // namespace
@@ -165,8 +168,12 @@ std::vector<AttentionEntry> sparse_aliases() {
     entry.summary = alias.summary;
     entry.source = alias.source;
     entry.settings = alias.settings;
-    entry.make = [expressions = alias.expressions](const AttentionOptions& options) {
+    entry.make = [expressions = alias.expressions,
+                  of_images = alias.of_images](const AttentionOptions& options) {
       const Settings& settings = options.settings;
+      require(!of_images || options.image_width > 0,
+              "`attention` {} needs an image: choose a task of images, or another attention",
+              options.name);
       return make_sparse(options, settings.has("block") ? settings.integer("block") : 64,
                          expressions(options));
     };

@@ -164,6 +164,17 @@ TEST(SparsePattern, RefusesWhatIsNoPatternAndNamesThePlace) {
     }
 }
 
+TEST(Sparse, AliasesOfImagesNameThemselvesWhereThereIsNone) {
+  for (const std::string name : {"axial", "image-local-2d"}) try {
+      make_attention({.name = name});
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_EQ(std::string(error.what()).find("`attention` " + name + " needs an image"), 0)
+          << error.what();
+    }
+}
+
 TEST(Sparse, AtItsLimitIsSoftmax) {
   const Tensor valid = Tensor::from(std::vector<int32_t>{150, 71}, {2});
   const Sizes sizes{2, 2, 150, 5, 7};
