@@ -27,15 +27,15 @@ Tensor turned_qk(const Tensor& table, const Tensor& qkv, int64_t heads, bool bac
 
 Tensor rotary_table(int64_t first, int64_t count, int64_t width, DType dtype) {
   const int64_t half = width / 2;
-  std::vector<double> table;
-  for (int64_t i = first; i < first + count; ++i)
-    for (int64_t d = 0; d < width; ++d) {
-      const int64_t pair = d < half ? d : d - half;
-      const double angle =
-          static_cast<double>(i) *
-          std::pow(10000.0, -2.0 * static_cast<double>(pair) / static_cast<double>(width));
-      table.push_back(d < half ? std::cos(angle) : std::sin(angle));
-    }
+  std::vector<double> frequencies, table;
+  for (int64_t d = 0; d < half; ++d)
+    frequencies.push_back(
+        std::pow(10000.0, -2.0 * static_cast<double>(d) / static_cast<double>(width)));
+  for (int64_t i = first; i < first + count; ++i) {
+    for (const double f : frequencies) table.push_back(std::cos(static_cast<double>(i) * f));
+    for (const double f : frequencies) table.push_back(std::sin(static_cast<double>(i) * f));
+    if (width % 2 == 1) table.push_back(0);  // not read
+  }
   return Tensor::from(table, {count, width}, dtype);
 }
 
