@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Compiles and links the whole CUDA backend with nvcc, warnings as errors. Then reads the ptxas report: fails if a hot
-# float or bf16 kernel spills more bytes of registers than tools/read_ptxas.py allows. Needs no GPU.
+# float or bf16 kernel spills more bytes of registers than tools/read_ptxas.py allows, and counts the machine code of the
+# hot kernels (tools/sass.py) where cuobjdump is installed. Needs no GPU.
 #
 #   tools/check-nvcc.sh [ARCHITECTURE]      default 90; prints the kernels with the most registers
 set -euo pipefail
@@ -22,3 +23,4 @@ build release linea_gpu >"$log.new" 2>&1 || {
 # A build that compiles nothing reports nothing: keep the report of the last one that did.
 if grep -q 'ptxas info' "$log.new"; then mv "$log.new" "$log"; else rm "$log.new"; fi
 python3 tools/read_ptxas.py "$log"
+python3 tools/sass.py build/release/cuda

@@ -12,9 +12,9 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "base": 500,
+    "base": 502,
     "tensor": 7385,
-    "autograd": 2925,
+    "autograd": 2930,
     "nn": 3000,
     "cuda": 10350,
     "data": 5360,
