@@ -13,7 +13,7 @@ import tempfile
 import torch
 from torch import nn
 
-from peer_torch import PRESETS, Mixer, Transformer, elu_features, log_features
+from peer_torch import PRESETS, Mixer, Transformer, elu_features, gated_delta, log_features
 
 
 def quadratic(q, k, v, omega=None):
@@ -25,6 +25,18 @@ def quadratic(q, k, v, omega=None):
         a = (q.unsqueeze(3) + k.unsqueeze(2)).logsumexp(-1).exp()
     a = a.tril()
     return a @ v / a.sum(-1, keepdim=True)
+
+
+def gated_delta_by_steps(q, k, v, log_decay, beta):
+    """S_t = a_t (I - beta_t k_t k_t^T) S_{t-1} + beta_t k_t v_t^T, y_t = S_t^T q_t"""
+    q, k = (nn.functional.normalize(nn.functional.silu(x), dim=-1, eps=0).unsqueeze(-1) for x in (q, k))
+    state, rows = v.new_zeros(*v.shape[:2], q.size(3), v.size(-1)), []
+    for t in range(v.size(2)):
+        state = log_decay[:, :, t, None, None].exp() * state
+        x = beta[:, :, t, None, None] * (v[:, :, t, None] - k[:, :, t].transpose(2, 3) @ state)
+        state = state + k[:, :, t] @ x
+        rows.append(q[:, :, t].transpose(2, 3) @ state * q.size(3) ** -0.5)
+    return torch.cat(rows, 2)
 
 
 def error(got, expected):
@@ -62,6 +74,9 @@ def check(rank1):
             result[f"{kind} N={N}"] = error(with_gradients(mixer, inputs, dy), expected)
             if rank1 and kind == "linear":
                 result[f"rank1 N={N}"] = error(check_rank1(rank1, inputs, dy), expected)
+        gates = [normal(2, 3, N).sigmoid().log(), normal(2, 3, N).sigmoid()]
+        expected = with_gradients(gated_delta_by_steps, inputs + gates, dy)
+        result[f"gdn N={N}"] = error(with_gradients(lambda *x: gated_delta(*x, 24), inputs + gates, dy), expected)
     p = dict(PRESETS["nanogpt"], length=101, dim=64)
     for kind in ("softmax", "linear", "performer"):
         model = Transformer(kind, p, 24).double()

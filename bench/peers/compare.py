@@ -20,8 +20,9 @@ POSITIONS = {1: 784, 16: 784, 256: 128, 1024: 32}  # sampled by the peer: with a
 MODES = {"eager": (), "compiled": ("--compile",), "autocast": ("--autocast",),
          "autocast compiled": ("--autocast", "--compile")}  # of PyTorch
 NAMES = {"tokens_per_s": "k tokens/s", "images_per_s": "images/s", "gflops": "GFLOP/s",
-         "peak_rss_delta_bytes": "MiB"}
-UNITS = {"tokens_per_s": 1e3, "peak_rss_delta_bytes": 2**20}
+         "peak_rss_delta_bytes": "MiB", "forward_backward_s": "ms"}
+UNITS = {"tokens_per_s": 1e3, "peak_rss_delta_bytes": 2**20, "forward_backward_s": 1e-3}
+LESS_IS_BETTER = ("peak_rss_delta_bytes", "forward_backward_s")
 
 
 class Row:
@@ -82,11 +83,14 @@ def make_rows(group, peer, threads, modes):
                 for preset in STEPS for a in ATTENTIONS]
     if group == "attention":
         B, H, N, D = 1, 8, 4096, 64
-        own = linea("attention", "--attention", "linear", "--batch", B, "--heads", H, "--lengths", N,
-                    "--key-size", D)
+        own = {kind: linea("attention", "--attention", kind, "--batch", B, "--heads", H, "--lengths", N, "--key-size", D)
+               for kind in ("linear", "gdn")}
         rank1 = ["env", f"OMP_NUM_THREADS={threads}", build_rank1(), *map(str, (B, H, N, D))]
-        return [Row(f"linear attention, B {B} H {H} N {N} D {D}", "gflops", own,
-                    torch("attention", "--b", B, "--h", H, "--n", N, "--d", D) | {"rank-1 updates": rank1})]
+        sizes, shape = ("--b", B, "--h", H, "--n", N, "--d", D), f"B {B} H {H} N {N} D {D}"
+        return [Row(f"linear attention, {shape}", "gflops", own["linear"],
+                    torch("attention", *sizes) | {"rank-1 updates": rank1}),
+                Row(f"Gated DeltaNet, {shape}", "forward_backward_s", own["gdn"],
+                    torch("attention", "--kind", "gdn", *sizes))]
     result = []
     sizes = [("linear", batch) for batch in POSITIONS] + [("performer", 16), ("performer", 256), ("softmax", 16)]
     for attention, batch in sizes:
@@ -117,7 +121,7 @@ def spread(values):
 
 
 def format_row(row, modes):
-    unit, less_is_better = UNITS.get(row.key, 1), row.key == "peak_rss_delta_bytes"
+    unit, less_is_better = UNITS.get(row.key, 1), row.key in LESS_IS_BETTER
     medians = {mode: statistics.median(values) for mode in [*row.own, *row.peer]
                if (values := [r[mode] for r in row.rounds if mode in r])}
     better = (lambda own, other: other / own) if less_is_better else (lambda own, other: own / other)

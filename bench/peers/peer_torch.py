@@ -2,7 +2,7 @@
 """Linea's Transformer in plain PyTorch: the peer for comparisons of speed and memory on a CPU.
 
     peer_torch.py train --preset nanogpt --attention linear   tokens per second, peak memory
-    peer_torch.py attention --n 4096       linear attention alone, forward and backward
+    peer_torch.py attention --n 4096       linear attention alone, forward and backward; --kind gdn: Gated DeltaNet
     peer_torch.py sample --batch 16        sampling with the recurrent state (softmax: a key/value cache)
     peer_torch.py sgemm                    the rate of PyTorch's matrix product
 
@@ -28,7 +28,7 @@ PRESETS = {
                         tie=False, bias=True, lr=1e-3, weight_decay=0.0),
 }
 FEATURES = 256  # Performer
-CHUNK = {"linear": 64, "performer": 128}  # the fastest of 32, 64 and 128
+CHUNK = {"linear": 64, "performer": 128, "gdn": 64}  # the fastest of 32, 64 and 128
 
 
 # ---- attention: q, k, v [B,H,N,D] -> [B,H,N,M] -----------------------------------------------------------
@@ -94,6 +94,32 @@ def causal_performer(q, k, v, omega, chunk):
         own = weights.diagonal(dim1=1, dim2=2)[:, :, None, None]
         y = own * y + q @ (weights.tril(-1) @ (keys @ v).flatten(2)).view(-1, C, q.size(3), v.size(3))
     return y
+
+
+def gated_delta(q, k, v, log_decay, beta, chunk):
+    """Gated DeltaNet (Yang 2025, "Gated delta networks", section 3.3), on silu features of length 1. Within a chunk, L
+    the sums of the log decays: X = (I + B strictly_lower(A))^-1 B (V - K exp(L) S), all but S for all chunks at once."""
+    B, H, N, D = q.shape
+    L = even_chunk(N, chunk)
+    q, k = (F.normalize(F.silu(x), dim=-1, eps=0) for x in (q, k))
+    q, k, v = (in_chunks(x, L) for x in (q * D ** -0.5, k, v))
+    log_decay, beta = (in_chunks(x.unsqueeze(-1), L) for x in (log_decay, beta))
+    total = log_decay.cumsum(2)  # [B*H,C,L,1]
+    below = torch.ones(L, L, dtype=torch.bool).tril()
+    decay = (total - total.transpose(2, 3)).masked_fill(~below, -math.inf).exp()
+    triangle = beta * ((k @ k.transpose(2, 3)) * decay).tril(-1)
+    right = torch.cat([beta * v, beta * total.exp() * k], -1)
+    solved = torch.linalg.solve_triangular(triangle, right, upper=False, unitriangular=True)
+    values, keys = solved.split([v.size(-1), D], -1)
+    within, queries = (q @ k.transpose(2, 3)) * decay, q * total.exp()
+    last = total[:, :, -1:]
+    writes, kept = (k * (last - total).exp()).transpose(2, 3), last.exp()
+    state, rows = v.new_zeros(B * H, D, v.size(-1)), []
+    for c in range(q.size(1)):
+        x = values[:, c] - keys[:, c] @ state
+        rows.append(queries[:, c] @ state + within[:, c] @ x)
+        state = kept[:, c] * state + writes[:, c] @ x
+    return torch.stack(rows, 1).reshape(B, H, -1, v.size(-1))[:, :, :N]
 
 
 def orthogonal_omega(heads, features, D):
@@ -272,8 +298,12 @@ def train(o):
 def attention(o):
     size = (o.b, o.h, o.n, o.d)
     inputs = [torch.randn(size, requires_grad=True) for _ in range(3)]
-    dy, chunk = torch.randn(size), o.chunk or CHUNK["linear"]
+    dy, chunk = torch.randn(size), o.chunk or CHUNK[o.kind]
     mixer = Mixer("linear", o.h, o.d, chunk)
+    if o.kind == "gdn":
+        log_decay, beta = F.logsigmoid(torch.randn(size[:3]) + 4), torch.randn(size[:3]).sigmoid()
+        inputs += [log_decay.requires_grad_(), beta.requires_grad_()]
+        mixer = lambda *x: gated_delta(*x, chunk)
     run = torch.compile(mixer, dynamic=False) if o.compile else mixer
 
     def both():
@@ -284,7 +314,9 @@ def attention(o):
         y.backward(dy.to(y.dtype))
 
     seconds = median_seconds(both)
-    return dict(ms=1e3 * seconds, gflops=14 * o.b * o.h * o.n * o.d * o.d / seconds / 1e9, chunk=chunk)
+    operations = 14 * o.b * o.h * o.n * o.d * o.d  # of linear attention
+    return dict(forward_backward_s=seconds, chunk=chunk) | (
+        dict(gflops=operations / seconds / 1e9) if o.kind == "linear" else {})
 
 
 @torch.inference_mode()
@@ -338,6 +370,7 @@ def main():
             command.add_argument("--steps", type=int, default=20)
             command.add_argument("--warmup", type=int, default=3)
         if name == "attention":
+            command.add_argument("--kind", choices=("linear", "gdn"), default="linear")
             for flag, default in dict(b=1, h=8, n=4096, d=64).items():
                 command.add_argument(f"--{flag}", type=int, default=default)
         if name == "sample":
