@@ -78,6 +78,8 @@ TEST(Registry, ListsEveryMechanism) {
                             "sparse --pattern band:40",
                             "topk --keys 8",
                             "lsh --rounds 3 --buckets 6 --window 20",
+                            "clustered --clusters 9 --bits 12 --iterations 4",
+                            "improved-clustered --clusters 9 --bits 12 --iterations 4 --keys 7",
                             "bigbird --block 16 --randoms 2",
                             "axial",
                             "star",
