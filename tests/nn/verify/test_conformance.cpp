@@ -80,6 +80,7 @@ TEST(Registry, ListsEveryMechanism) {
                             "lsh --rounds 3 --buckets 6 --window 20",
                             "clustered --clusters 9 --bits 12 --iterations 4",
                             "improved-clustered --clusters 9 --bits 12 --iterations 4 --keys 7",
+                            "informer --factor 3",
                             "bigbird --block 16 --randoms 2",
                             "axial",
                             "star",
