@@ -56,6 +56,10 @@ def cases():
         yield COPY, f"--attention sparse --pattern {pattern} --pattern-by head"
     yield DIGITS, "--attention sparse:pattern={row+column/block2d:3x4}"
     yield DIGITS, "--attention linear/sparse:pattern={local2d:2x4x1x3}"
+    for pattern in "band:2+random:2", "random:1/strided:6+random:3":
+        yield COPY, f"--attention sparse --block 3 --pattern {pattern} --pattern-by head --seed 5"
+    for alias in "bigbird --block 4 --randoms 2", "bigbird --block 5 --seed 3":
+        yield COPY, f"--attention {alias}"
     for alias in "local --block 5", "longformer --window 3 --dilation 2", "sparse-strided", "sparse-fixed --stride 6 --summary 2":
         yield COPY, f"--attention {alias}"
     yield DIGITS, "--attention axial"

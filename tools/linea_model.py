@@ -28,13 +28,13 @@ DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
 READ = """attention attention_output before beta_range bias block buckets channels class_embedding codes decay dilation factor feature features gate_rank
-heads key_norm keys layer_convolution layers length levels nu output_head pattern pattern_by positions reversible rounds rule seed size stride
+heads key_norm keys layer_convolution layers length levels nu output_head pattern pattern_by positions randoms reversible rounds rule seed size stride
 summary task tie window"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device dim
 dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr max_time memory min_lr muon_lr
 muon_momentum optimizer projection recompute redraw sample_every save_every segment sigma spike_guard steps tensorboard threads
 tokenizer vocab warmup weight_decay"""
-PATTERNS = "sparse local longformer sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()
+PATTERNS = "sparse local longformer bigbird sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()
 ALIASES = {"gdn": "silu gated-delta head unit", "gla": "identity decay channel none", "kda": "silu gated-delta channel unit",
            "retnet": "identity decay fixed none", "ssd": "silu decay head none"}
 DELETED = {"bigram_embedding": "false", "embedding_convolution": '"none"'}  # of earlier versions: only these values
@@ -161,14 +161,25 @@ def random_below(seed, purpose, stream, step, index, count):
         c = [r >> half ^ c[1] ^ keys[0], r & low, p >> half ^ c[3] ^ keys[1], p & low]
     return (np.choose((index % four).astype(int), c) * count >> half).astype(int)
 
-def pattern_keys(pattern, N, width, channels):
-    """The keys j <= i of a union of atoms, [N,N]; width and channels are those of an image."""
+def random_blocks(r, N, block, seed, stream):
+    """The keys [N,N] of r earlier blocks, which are random for each block of queries (Floyd's sampling without repeats)."""
+    keys = np.zeros((N, N), bool)
+    for n in range(1, -(-N // block)):
+        chosen = []
+        for j in range(max(n - r, 0), n):
+            other = int(random_below(seed, PATTERN, stream, n, j, j + 1)[0])
+            chosen.append(j if other in chosen else other)
+        keys[n * block:(n + 1) * block] = np.isin(np.arange(N) // block, chosen)
+    return keys
+
+def pattern_keys(pattern, N, width, channels, random):
+    """The keys j <= i of a union of atoms, [N,N]; width and channels are those of an image, random(r) those of r blocks."""
     i, j = np.arange(N)[:, None], np.arange(N)[None, :]
     row, column = (lambda n: n // (width * channels)), (lambda n: n // channels % width)
     atoms = {"band": lambda w: i - j < w, "dilated": lambda w, d: ((i - j) % d == 0) & (i - j < w * d),
              "block": lambda b, p=0: i // b - j // b <= p, "global": lambda g: j < g,
              "strided": lambda l: (i - j) % l == 0, "fixed": lambda l, c: (j % l >= l - c) & (i >= 0),
-             "row": lambda: row(i) == row(j), "column": lambda: column(i) == column(j),
+             "random": random, "row": lambda: row(i) == row(j), "column": lambda: column(i) == column(j),
              "block2d": lambda a, b: (row(i) // a == row(j) // a) & (column(i) // b == column(j) // b),
              "local2d": lambda a, b, h, w: (row(j) >= row(i) // a * a - h) & (column(j) >= column(i) // b * b - w)
              & (column(j) < column(i) // b * b + b + w)}
@@ -187,6 +198,7 @@ def pattern_of(s, row):
         return f"band:{s['window']}" + (f"/dilated:{s['window']}x{s['dilation']}" if s["dilation"] > 1 else ""), True
     stride = s.get("stride") or row or math.ceil(math.sqrt(s["length"]))
     return {"local": "block:{block}", "image-local-1d": "block:{block}x{before}", "image-local-2d": "local2d:8x16x8x32",
+            "bigbird": "block:{block}x1+global:{block}+random:{randoms}",
             "axial": f"band:{row}/column", "sparse-strided": f"band:{stride}+strided:{stride}",
             "sparse-fixed": f"block:{stride}+fixed:{stride}x{s.get('summary')}"}[name].format(**s), False
 
@@ -375,9 +387,11 @@ class Model:
     def sparse(self, block, settings, x, q, k, v):
         width, channels = self.settings.get("size", 0), self.settings.get("channels", 1)
         pattern, by_head = pattern_of(settings, width * channels)
-        layer, alternatives = int(block.split(".")[1]), pattern.split("/")
-        turns = range(len(q)) if by_head else [layer // len(attentions(self.settings))]
-        keys = [pattern_keys(alternatives[turn % len(alternatives)], len(x), width, channels) for turn in turns]
+        layer, alternatives, keys = int(block.split(".")[1]), pattern.split("/"), []
+        for head in range(len(q)):
+            turn = head if by_head else layer // len(attentions(self.settings))
+            random = lambda r: random_blocks(r, len(x), settings["block"], settings["seed"], layer * len(q) + head)
+            keys.append(pattern_keys(alternatives[turn % len(alternatives)], len(x), width, channels, random))
         return softmax_attention(q, k, v, np.stack(keys))
 
     def hashed(self, block, settings, x, q, k, v):
