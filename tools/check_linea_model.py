@@ -48,12 +48,18 @@ def cases():
     yield COPY, "--attention topk --keys 3"
     for attention in "lsh --rounds 2 --buckets 4 --window 6", "lsh --buckets 1 --window 5", "lsh:rounds=1/softmax":
         yield COPY, f"--attention {attention}"
-    for attention in "topk --keys 3", "local --block 5", "lsh --rounds 2":
+    for attention in "informer --factor 1", "informer --factor 2 --seed 7", "softmax/informer:factor=1":
+        yield COPY, f"--attention {attention}"
+    for attention in "topk --keys 3", "local --block 5", "lsh --rounds 2", "informer --factor 1":
         yield COPY, f"--attention-output gated --attention {attention}"
     for pattern in "band:3+global:2", "dilated:2x3/block:4x1", "strided:5+fixed:6x2":
         yield COPY, f"--attention sparse --pattern {pattern} --pattern-by head"
     yield DIGITS, "--attention sparse:pattern={row+column/block2d:3x4}"
     yield DIGITS, "--attention linear/sparse:pattern={local2d:2x4x1x3}"
+    for pattern in "band:2+random:2", "random:1/strided:6+random:3":
+        yield COPY, f"--attention sparse --block 3 --pattern {pattern} --pattern-by head --seed 5"
+    for alias in "bigbird --block 4 --randoms 2", "bigbird --block 5 --seed 3":
+        yield COPY, f"--attention {alias}"
     for alias in "local --block 5", "longformer --window 3 --dilation 2", "sparse-strided", "sparse-fixed --stride 6 --summary 2":
         yield COPY, f"--attention {alias}"
     yield DIGITS, "--attention axial"

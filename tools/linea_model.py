@@ -27,14 +27,14 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention attention_output before beta_range bias block buckets channels class_embedding codes decay dilation feature features gate_rank
-heads key_norm keys layer_convolution layers length levels nu output_head pattern pattern_by positions reversible rounds rule size stride
+READ = """attention attention_output before beta_range bias block buckets channels class_embedding codes decay dilation factor feature features gate_rank
+heads key_norm keys layer_convolution layers length levels nu output_head pattern pattern_by positions randoms reversible rounds rule seed size stride
 summary task tie window"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device dim
 dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr max_time memory min_lr muon_lr
-muon_momentum optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
+muon_momentum optimizer projection recompute redraw sample_every save_every segment sigma spike_guard steps tensorboard threads
 tokenizer vocab warmup weight_decay"""
-PATTERNS = "sparse local longformer sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()
+PATTERNS = "sparse local longformer bigbird sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()
 ALIASES = {"gdn": "silu gated-delta head unit", "gla": "identity decay channel none", "kda": "silu gated-delta channel unit",
            "retnet": "identity decay fixed none", "ssd": "silu decay head none"}
 DELETED = {"bigram_embedding": "false", "embedding_convolution": '"none"'}  # of earlier versions: only these values
@@ -146,14 +146,40 @@ def top_keys(q, k, count):  # the keys j <= i of largest q_i.k_j, of equals the 
     rank = np.argsort(np.argsort(-scores, axis=-1, kind="stable"), axis=-1)
     return (rank < count) & (np.tri(N) > 0) | (np.eye(N) > 0)
 
-def pattern_keys(pattern, N, width, channels):
-    """The keys j <= i of a union of atoms, [N,N]; width and channels are those of an image."""
+PATTERN, PROBE = 9, 12  # purposes of random numbers
+
+def random_below(seed, purpose, stream, step, index, count):
+    """Integers in [0, count), a word each of Philox 4x32-10 (Salmon 2011) at the counter (index / 4, step, stream, purpose)."""
+    numbers = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, np.uint64)) for x in (index, step, stream, count)))
+    index, step, stream, count = numbers
+    low, half, four = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(4)
+    c = [index // four & low, index // four >> half, step & low,
+         np.uint64(purpose << 24) | stream << np.uint64(8) | step >> half]
+    for n in range(10):
+        keys = [np.uint64(((seed >> 32 * word) + n * step) & 0xFFFFFFFF) for word, step in enumerate((0x9E3779B9, 0xBB67AE85))]
+        p, r = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [r >> half ^ c[1] ^ keys[0], r & low, p >> half ^ c[3] ^ keys[1], p & low]
+    return (np.choose((index % four).astype(int), c) * count >> half).astype(int)
+
+def random_blocks(r, N, block, seed, stream):
+    """The keys [N,N] of r earlier blocks, which are random for each block of queries (Floyd's sampling without repeats)."""
+    keys = np.zeros((N, N), bool)
+    for n in range(1, -(-N // block)):
+        chosen = []
+        for j in range(max(n - r, 0), n):
+            other = int(random_below(seed, PATTERN, stream, n, j, j + 1)[0])
+            chosen.append(j if other in chosen else other)
+        keys[n * block:(n + 1) * block] = np.isin(np.arange(N) // block, chosen)
+    return keys
+
+def pattern_keys(pattern, N, width, channels, random):
+    """The keys j <= i of a union of atoms, [N,N]; width and channels are those of an image, random(r) those of r blocks."""
     i, j = np.arange(N)[:, None], np.arange(N)[None, :]
     row, column = (lambda n: n // (width * channels)), (lambda n: n // channels % width)
     atoms = {"band": lambda w: i - j < w, "dilated": lambda w, d: ((i - j) % d == 0) & (i - j < w * d),
              "block": lambda b, p=0: i // b - j // b <= p, "global": lambda g: j < g,
              "strided": lambda l: (i - j) % l == 0, "fixed": lambda l, c: (j % l >= l - c) & (i >= 0),
-             "row": lambda: row(i) == row(j), "column": lambda: column(i) == column(j),
+             "random": random, "row": lambda: row(i) == row(j), "column": lambda: column(i) == column(j),
              "block2d": lambda a, b: (row(i) // a == row(j) // a) & (column(i) // b == column(j) // b),
              "local2d": lambda a, b, h, w: (row(j) >= row(i) // a * a - h) & (column(j) >= column(i) // b * b - w)
              & (column(j) < column(i) // b * b + b + w)}
@@ -172,6 +198,7 @@ def pattern_of(s, row):
         return f"band:{s['window']}" + (f"/dilated:{s['window']}x{s['dilation']}" if s["dilation"] > 1 else ""), True
     stride = s.get("stride") or row or math.ceil(math.sqrt(s["length"]))
     return {"local": "block:{block}", "image-local-1d": "block:{block}x{before}", "image-local-2d": "local2d:8x16x8x32",
+            "bigbird": "block:{block}x1+global:{block}+random:{randoms}",
             "axial": f"band:{row}/column", "sparse-strided": f"band:{stride}+strided:{stride}",
             "sparse-fixed": f"block:{stride}+fixed:{stride}x{s.get('summary')}"}[name].format(**s), False
 
@@ -332,11 +359,12 @@ class Model:
         shared = settings["attention"] == "lsh"  # queries are keys
         parts = np.split(self.linear(block + ("qv" if shared else "qkv"), x), 2 if shared else 3, axis=-1)
         q, k, v = (self.heads(part) for part in (parts[0], parts[-2], parts[-1]))
-        if settings["attention"] in ("softmax", "topk", "lsh", *PATTERNS):
+        if settings["attention"] in ("softmax", "topk", "lsh", "informer", *PATTERNS):
             q, k = self.turned(q), self.turned(k)
         kinds = {"softmax": lambda _, settings, x, *qkv: softmax_attention(*qkv, windowed(len(x), settings.get("window", 0))),
                  "topk": lambda _, settings, x, q, k, v: softmax_attention(q, k, v, top_keys(q, k, settings["keys"])),
-                 "lsh": self.hashed, "vq": self.quantized, "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized,
+                 "lsh": self.hashed, "informer": self.informer,
+                 "vq": self.quantized, "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized,
                  **dict.fromkeys(PATTERNS, self.sparse)}
         y = choose("the attention", settings["attention"], kinds)(block, settings, x, q, k, v)
         return self.linear(block + "out", self.output(block, settings, x, y).swapaxes(0, 1).reshape(len(x), -1))
@@ -351,7 +379,7 @@ class Model:
         if choose("the output", self.settings.get("attention_output", "plain"), ["plain", "gated"]) == "plain":
             return y
         gate = self.heads(self.linear(block + "output_gate", x))
-        if settings["attention"] not in ("softmax", "topk", *PATTERNS):
+        if settings["attention"] not in ("softmax", "topk", "informer", *PATTERNS):
             weight = self.tensor(block + "output_norm.weight").reshape(len(y), 1, -1)
             y = weight * y / np.sqrt((y ** 2).mean(axis=-1, keepdims=True) + 1e-6)
         return y * gate / (1 + np.exp(-gate))
@@ -359,9 +387,11 @@ class Model:
     def sparse(self, block, settings, x, q, k, v):
         width, channels = self.settings.get("size", 0), self.settings.get("channels", 1)
         pattern, by_head = pattern_of(settings, width * channels)
-        layer, alternatives = int(block.split(".")[1]), pattern.split("/")
-        turns = range(len(q)) if by_head else [layer // len(attentions(self.settings))]
-        keys = [pattern_keys(alternatives[turn % len(alternatives)], len(x), width, channels) for turn in turns]
+        layer, alternatives, keys = int(block.split(".")[1]), pattern.split("/"), []
+        for head in range(len(q)):
+            turn = head if by_head else layer // len(attentions(self.settings))
+            random = lambda r: random_blocks(r, len(x), settings["block"], settings["seed"], layer * len(q) + head)
+            keys.append(pattern_keys(alternatives[turn % len(alternatives)], len(x), width, channels, random))
         return softmax_attention(q, k, v, np.stack(keys))
 
     def hashed(self, block, settings, x, q, k, v):
@@ -374,6 +404,18 @@ class Model:
         keys = (same & (rank[..., None] - rank[..., None, :] < settings["window"])).any(axis=1)
         keys |= (np.eye(len(x)) > 0) & ~keys.any(axis=-1, keepdims=True)
         return softmax_attention(q, divide(q, "unit") * math.sqrt(q.shape[-1]), v, keys)
+
+    def informer(self, block, settings, x, q, k, v):
+        """Softmax attention where max - mean of U random scores is one of the U largest so far, else the mean of v (Zhou 2021)."""
+        H, N = q.shape[:2]
+        U = min(self.length, settings["factor"] * max(1, math.ceil(math.log(self.length))))
+        h, i, n = np.ogrid[:H, :N, :U]
+        j = random_below(settings["seed"], PROBE, int(block.split(".")[1]) * H + h, i, n, i + 1)
+        rounded_q, rounded_k = (rows.astype(np.float32).astype(np.float64) for rows in (q, k))
+        scores = np.take_along_axis(rounded_q @ rounded_k.swapaxes(1, 2), j, axis=-1)
+        M = scores.max(axis=-1) - scores.mean(axis=-1)
+        before = ((M[:, None, :] >= M[:, :, None]) & (np.tri(N, k=-1) > 0)).sum(axis=-1)
+        return softmax_attention(q * (before < U)[..., None], k, v, np.tri(N) > 0)  # scores of 0 make a mean
 
     def linear_attention(self, block, settings, x, q, k, v):
         maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square, "identity": lambda rows: (rows, 0),

@@ -14,7 +14,7 @@ import sys
 BUDGETS = {
     "base": 502,
     "tensor": 7385,
-    "autograd": 2930,
+    "autograd": 3222,
     "nn": 3000,
     "cuda": 10350,
     "data": 5360,
@@ -26,7 +26,7 @@ BUDGETS = {
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [
     f"cli/{command}*.cpp" for command in "approx attend bench data eval help info judge manual plot presets runs sample train verify".split()]
 MAX_FILE, MAX_FUNCTION = 400, 60
-MAX_FILES = {"tools/linea_model.py": 540}  # one file that a user can copy
+MAX_FILES = {"tools/linea_model.py": 572}  # one file that a user can copy
 KERNELS = ("tensor/cpu/", "cuda/")
 
 TOKEN = re.compile(

@@ -6,6 +6,8 @@
 namespace linea {
 
 // Each in its own file; the registry in nn/attention.cpp lists them by name.
+std::vector<AttentionEntry> clustered_entries();
+AttentionEntry informer_entry();
 AttentionEntry linear_attention_entry();
 std::vector<AttentionEntry> linear_aliases();
 AttentionEntry lsh_entry();

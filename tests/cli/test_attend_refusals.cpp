@@ -74,6 +74,7 @@ TEST_F(Attend, NamesMissingAndMisshapedTensors) {
   input({"gdn", ""}, "log_decay", {}, {"no tensor log_decay", "[2,2,19]"});
   input({"kda", ""}, "log_decay", {2, 2, 19}, {"log_decay is [2,2,19]", "[2,2,19,4]"});
   input({"ssd", ""}, "beta", {2, 2, 19, 1}, {"beta is [2,2,19,1]", "[2,2,19]"});
+  input({"clustered", ""}, "planes", {2, 32, 4}, {"planes is [2,32,4]", "it must be [2,32,5]"});
   input({"lsh", ""}, "rotations", {2, 3, 4, 1}, {"rotations is [2,3,4,1]", "it must be [2,4,4,1]"});
   input(vq, "codebook", {}, {"no tensor codebook", "[2,F,4]"});
   input(soft, "codebook", {}, {"no tensor codebook", "[2,F,4]"});

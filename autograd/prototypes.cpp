@@ -1,0 +1,326 @@
+#include "autograd/prototypes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "autograd/qkv_layout.h"
+#include "tensor/ops.h"
+
+namespace linea {
+namespace {
+
+// body(bh, cluster of each row) for all batch heads.
+template <typename Body>
+void each_head(const Tensor& clusters, const Body& body) {
+  const int64_t N = clusters.size(2);
+  on_threads(clusters.size(0) * clusters.size(1),
+             [&](int64_t bh, int) { body(bh, clusters.data<int32_t>() + bh * N); });
+}
+
+// The number of rows of each cluster, and the sums of read(x) of its rows, [C,W], in order.
+template <typename T, typename A, typename Read>
+void add_rows_of(const T* x, int64_t N, int64_t W, const int32_t* own, A* sizes, A* sums,
+                 const Read& read) {
+  for (int64_t i = 0; i < N; ++i) {
+    if (own[i] < 0) continue;
+    ++sizes[own[i]];
+    for (int64_t w = 0; w < W; ++w) sums[own[i] * W + w] += read(x[i * W + w]);
+  }
+}
+
+// The means of rows x, of which read(x) is summed in double.
+template <typename T, typename Read>
+Tensor means_of(const Tensor& x, const Tensor& clusters, int64_t C, const Read& read) {
+  const int64_t N = x.size(2), D = x.size(3);
+  const Tensor means(x.shape().with(2, C), x.dtype());
+  each_head(clusters, [&](int64_t bh, const int32_t* own) {
+    std::vector<double> sums(static_cast<size_t>(C * D)), sizes(static_cast<size_t>(C));
+    add_rows_of(x.data<T>() + bh * N * D, N, D, own, sizes.data(), sums.data(), read);
+    for (int64_t at = 0; at < C * D; ++at) {
+      const double size = sizes[static_cast<size_t>(at / D)];
+      means.data<T>()[bh * C * D + at] =
+          size == 0 ? T(0) : static_cast<T>(sums[static_cast<size_t>(at)] / size);
+    }
+  });
+  return means;
+}
+
+// Row c(i) of x [B,H,C,W] for each i, 0 in no cluster; `mean`: over the number of rows with that cluster.
+template <typename T>
+Tensor gather(const Tensor& x, const Tensor& clusters, bool mean) {
+  const int64_t C = x.size(2), N = clusters.size(2), W = x.size(3);
+  const Tensor y = Tensor::zeros(x.shape().with(2, N), x.dtype());
+  each_head(clusters, [&](int64_t bh, const int32_t* own) {
+    std::vector<T> sizes(static_cast<size_t>(C), mean ? T(0) : T(1));
+    for (int64_t i = 0; mean && i < N; ++i)
+      if (own[i] >= 0) ++sizes[static_cast<size_t>(own[i])];
+    for (int64_t i = 0; i < N; ++i) {
+      if (own[i] < 0) continue;
+      const T size = sizes[static_cast<size_t>(own[i])];
+      const T* const from = x.data<T>() + (bh * C + own[i]) * W;
+      T* const to = y.data<T>() + (bh * N + i) * W;
+      for (int64_t w = 0; w < W; ++w) to[w] = from[w] / size;
+    }
+  });
+  return y;
+}
+
+}  // namespace
+
+// p_c = sum_{i in c} q_i / n_c;  dq_i = dp_c / n_c
+Var cluster_means(const Var& q, const Tensor& clusters, int64_t count) {
+  return with_real(q.dtype(), "cluster_means", [&](auto zero) {
+    using T = decltype(zero);
+    const auto read = [](T x) { return static_cast<double>(x); };
+    return Var::from_op("cluster_means", means_of<T>(q.value(), clusters, count, read), {q},
+                        [clusters](const Tensor& dp) { return gather<T>(dp, clusters, true); });
+  });
+}
+
+Tensor rounded_cluster_means(const Tensor& q, const Tensor& clusters, int64_t count) {
+  return with_real(q.dtype(), "cluster_means", [&](auto zero) {
+    using T = decltype(zero);
+    return means_of<T>(q, clusters, count,
+                       [](T x) { return static_cast<double>(static_cast<float>(x)); });
+  });
+}
+
+// y_i = x_c(i);  dx_c = sum_{i in c} dy_i
+Var rows_of_clusters(const Var& x, const Tensor& clusters) {
+  return with_real(x.dtype(), "rows_of_clusters", [&](auto zero) {
+    using T = decltype(zero);
+    return Var::from_op("rows_of_clusters", gather<T>(x.value(), clusters, false), {x},
+                        [clusters, shape = x.shape()](const Tensor& dy) {
+                          const int64_t N = dy.size(2), C = shape[2], W = shape[3];
+                          const Tensor dx = Tensor::zeros(shape, dy.dtype());
+                          each_head(clusters, [&](int64_t bh, const int32_t* own) {
+                            std::vector<T> sizes(static_cast<size_t>(C));
+                            add_rows_of(dy.data<T>() + bh * N * W, N, W, own, sizes.data(),
+                                        dx.data<T>() + bh * C * W, [](T from) { return from; });
+                          });
+                          return dx;
+                        });
+  });
+}
+
+// y_i = rest_c + m_c x_i;  dx_i = m_c dy_i, drest_c = sum_{i in c} dy_i, dm_c = sum_{i in c} dy_i.x_i
+Var add_to_rest(const Var& rest, const Var& x, const Tensor& clusters) {
+  return with_real(x.dtype(), "add_to_rest", [&](auto zero) {
+    using T = decltype(zero);
+    const int64_t C = rest.size(2), N = x.size(2), M = x.size(3);
+    const Tensor y = Tensor::zeros(x.shape(), x.dtype());
+    each_head(clusters, [&](int64_t bh, const int32_t* own) {
+      for (int64_t i = 0; i < N; ++i) {
+        if (own[i] < 0) continue;
+        const T* const of_cluster = rest.value().data<T>() + (bh * C + own[i]) * (M + 1);
+        const int64_t row = (bh * N + i) * M;
+        for (int64_t m = 0; m < M; ++m)
+          y.data<T>()[row + m] = of_cluster[m] + of_cluster[M] * x.value().data<T>()[row + m];
+      }
+    });
+    return Var::from_op("add_to_rest", y, {rest, x},
+                        [=, rest = rest.value(), x = x.value()](const Tensor& dy) -> Gradients {
+                          const Tensor drest = Tensor::zeros(rest.shape(), dy.dtype()),
+                                       dx = Tensor::zeros(x.shape(), dy.dtype());
+                          each_head(clusters, [&](int64_t bh, const int32_t* own) {
+                            for (int64_t i = 0; i < N; ++i) {
+                              if (own[i] < 0) continue;
+                              const int64_t at = (bh * C + own[i]) * (M + 1),
+                                            row = (bh * N + i) * M;
+                              const T m_c = rest.data<T>()[at + M];
+                              T* const to = drest.data<T>() + at;
+                              for (int64_t m = 0; m < M; ++m) {
+                                const T from = dy.data<T>()[row + m];
+                                to[m] += from;
+                                to[M] += from * x.data<T>()[row + m];
+                                dx.data<T>()[row + m] = m_c * from;
+                              }
+                            }
+                          });
+                          return {drest, dx};
+                        });
+  });
+}
+
+namespace {
+
+SoftmaxShape over_all(const HeadTensor& p, const HeadTensor& k, int64_t values,
+                      const Tensor& valid) {
+  return {.batch_heads = p.batches * p.heads,
+          .queries = p.length,
+          .keys = k.length,
+          .key_size = p.width,
+          .value_size = values,
+          .valid = {valid.data_or_null<int32_t>(), p.heads, 0},
+          .scale = 1.0 / std::sqrt(static_cast<double>(p.width)),
+          .ranges = {.first = -p.length, .end = k.length}};
+}
+
+// `count` + 1 keys a query, which are those of a list.
+TopKeysShape over_list(const SoftmaxShape& all, int64_t count) {
+  return {.batch_heads = all.batch_heads,
+          .queries = all.queries,
+          .keys = all.keys,
+          .key_size = all.key_size,
+          .value_size = all.value_size,
+          .count = count,
+          .causal = false,
+          .valid = all.valid,
+          .scale = all.scale};
+}
+
+// x [B,H,N,W] in another width: columns left out, or 0 added.
+Tensor in_width(const Tensor& x, int64_t width) {
+  const Tensor y = Tensor::zeros(x.shape().with(-1, width), x.dtype());
+  with_real(x.dtype(), "prototype_attention", [&](auto zero) {
+    using T = decltype(zero);
+    kernels<T>(context().device)
+        .copy_rows(context(), HeadTensor(x).rows<T>(), HeadTensor(y).rows<T>(),
+                   x.size(0) * x.size(1), x.size(2), std::min(width, x.size(3)));
+  });
+  return y;
+}
+
+// y of all keys and of the keys of a list, each with its log sum l.
+struct Prototypes {
+  Tensor p, k, v, valid, list;
+  Tensor y, l, listed_y, listed_l;
+
+  template <typename T>
+  void compute() {
+    const HeadTensor of_p(p), of_k(k), of_v(v);
+    const SoftmaxShape shape = over_all(of_p, of_k, of_v.width, valid);
+    y = Tensor(p.shape().with(-1, of_v.width), p.dtype());
+    l = Tensor({shape.batch_heads, shape.queries}, p.dtype());
+    kernels<T>(context().device)
+        .softmax_attention(context(), shape, of_p.rows<T>(), of_k.rows<T>(), of_v.rows<T>(),
+                           HeadTensor(y).rows<T>(), l.data<T>());
+    if (!list.defined()) return;
+    listed_y = Tensor(y.shape(), p.dtype());
+    listed_l = Tensor(l.shape(), p.dtype());
+    kernels<T>(context().device)
+        .listed_attention(context(), over_list(shape, list.size(3) - 1),
+                          {of_p.rows<T>(), of_k.rows<T>(), of_v.rows<T>()}, list.data<int32_t>(),
+                          HeadTensor(listed_y).rows<T>(), listed_l.data<T>());
+  }
+
+  // m_c: exp of the difference of the log sums.
+  template <typename T>
+  T share(int64_t row) const {
+    return std::exp(listed_l.data<T>()[row] - l.data<T>()[row]);
+  }
+
+  // [y - m listed_y, m]
+  template <typename T>
+  Tensor rest() const {
+    const int64_t M = y.size(3);
+    const Tensor result(y.shape().with(-1, M + 1), y.dtype());
+    for (int64_t row = 0; row < l.numel(); ++row) {
+      const T m_c = share<T>(row);
+      T* const to = result.data<T>() + row * (M + 1);
+      for (int64_t m = 0; m < M; ++m)
+        to[m] = y.data<T>()[row * M + m] - m_c * listed_y.data<T>()[row * M + m];
+      to[M] = m_c;
+    }
+    return result;
+  }
+
+  // dp, dk and dv, given those of y [B,H,C,values] for all keys, or the listed ones.
+  template <typename T>
+  std::vector<Tensor> gradients(const Tensor& values, const Tensor& of_y, const Tensor& dy,
+                                bool listed) const {
+    const HeadTensor of_p(p), of_k(k), of_v(values);
+    const SoftmaxShape shape = over_all(of_p, of_k, of_v.width, valid);
+    std::vector<Tensor> all;
+    for (const Tensor& x : {p, k, values}) all.emplace_back(x.shape(), x.dtype());
+    const AttentionRows<T> grads{HeadTensor(all[0]).rows<T>(), HeadTensor(all[1]).rows<T>(),
+                                 HeadTensor(all[2]).rows<T>()};
+    if (listed) {
+      kernels<T>(context().device)
+          .listed_attention_backward(context(), over_list(shape, list.size(3) - 1),
+                                     {of_p.rows<T>(), of_k.rows<T>(), of_v.rows<T>()},
+                                     list.data<int32_t>(), HeadTensor(of_y).rows<T>(),
+                                     listed_l.data<T>(), HeadTensor(dy).rows<T>(), grads);
+    } else {
+      kernels<T>(context().device)
+          .softmax_attention_backward(context(), shape, of_p.rows<T>(), of_k.rows<T>(),
+                                      of_v.rows<T>(), HeadTensor(of_y).rows<T>(), l.data<T>(),
+                                      HeadTensor(dy).rows<T>(), grads.q, grads.k, grads.v);
+    }
+    return all;
+  }
+
+  // A column that is 0 in v, -1 in y and dl in dy makes the kernels' dy.v - dy.y a dy.v - dy.y + dl:
+  // the gradient dl of the log sum reaches p and k. With r = y - m t, t = listed_y, log m = l_t - l:
+  //   dt = -m dr,  dl_t = -dl = m (dm - dr.t)
+  template <typename T>
+  Gradients rest_gradients(const Tensor& drest) const {
+    const int64_t M = y.size(3), W = M + 1;
+    const Tensor wide_v = in_width(v, W), wide_y = in_width(y, W), wide_t = in_width(listed_y, W),
+                 dy = drest.clone(), dt(drest.shape(), drest.dtype());
+    for (int64_t row = 0; row < l.numel(); ++row) {
+      const T* const dr = drest.data<T>() + row * W;
+      const T* const t = listed_y.data<T>() + row * M;
+      T* const to = dt.data<T>() + row * W;
+      const T m_c = share<T>(row);
+      T inner = 0;
+      for (int64_t m = 0; m < M; ++m) {
+        inner += dr[m] * t[m];
+        to[m] = -m_c * dr[m];
+      }
+      to[M] = m_c * (dr[M] - inner);
+      dy.data<T>()[row * W + M] = -to[M];
+      wide_y.data<T>()[row * W + M] = wide_t.data<T>()[row * W + M] = -1;
+    }
+    std::vector<Tensor> all = gradients<T>(wide_v, wide_y, dy, false);
+    const std::vector<Tensor> more = gradients<T>(wide_v, wide_t, dt, true);
+    for (size_t n = 0; n < all.size(); ++n) ops::accumulate(more[n], all[n]);
+    return {all[0], all[1], in_width(all[2], M)};
+  }
+};
+
+}  // namespace
+
+// Formulas of forward and backward: tensor/cpu/softmax_attention.cpp, top_keys.cpp.
+Var prototype_attention(const Var& p, const Var& k, const Var& v, const Tensor& valid,
+                        const Tensor& keys) {
+  return with_real(p.dtype(), "prototype_attention", [&](auto zero) {
+    using T = decltype(zero);
+    Prototypes of{p.value(), k.value(), v.value(), valid, keys, {}, {}, {}, {}};
+    of.compute<T>();
+    if (keys.defined())
+      return Var::from_op("prototype_attention", of.rest<T>(), {p, k, v},
+                          [of](const Tensor& dy) { return of.rest_gradients<T>(dy); });
+    return Var::from_op("prototype_attention", of.y, {p, k, v},
+                        [of](const Tensor& dy) -> Gradients {
+                          const std::vector<Tensor> all = of.gradients<T>(of.v, of.y, dy, false);
+                          return {all[0], all[1], all[2]};
+                        });
+  });
+}
+
+Tensor prototype_keys(const Tensor& p, const Tensor& k, const Tensor& valid, int64_t count) {
+  return with_real(p.dtype(), "prototype_keys", [&](auto zero) {
+    using T = decltype(zero);
+    const int64_t B = p.size(0), N = k.size(2);
+    const Tensor existing =
+        valid.defined()
+            ? valid
+            : Tensor::from(std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(N)),
+                           {B});
+    TopKeysShape shape = over_list(over_all(p, k, 1, existing), count);
+    shape.keys = N + shape.queries;  // positions of queries are none of keys
+    const Tensor chosen(p.shape().with(-1, count + 1), DType::i32);
+    kernels<T>(context().device)
+        .top_keys(context(), shape, HeadTensor(p).rows<T>(), HeadTensor(k).rows<T>(),
+                  chosen.data<int32_t>());
+    const Tensor result(p.shape().with(-1, count), DType::i32);  // without the last, which is -1
+    for (int64_t row = 0; row < result.numel() / count; ++row)
+      std::copy_n(chosen.data<int32_t>() + row * (count + 1), count,
+                  result.data<int32_t>() + row * count);
+    return result;
+  });
+}
+
+}  // namespace linea
