@@ -13,10 +13,10 @@ import sys
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
     "base": 500,
-    "tensor": 7385,
-    "autograd": 2925,
+    "tensor": 7535,
+    "autograd": 3120,
     "nn": 3000,
-    "cuda": 10350,
+    "cuda": 10356,
     "data": 5360,
     "train": 5725,
     "bench": 2065,
