@@ -8,6 +8,7 @@ namespace linea {
 // Each in its own file; the registry in nn/attention.cpp lists them by name.
 AttentionEntry linear_attention_entry();
 std::vector<AttentionEntry> linear_aliases();
+AttentionEntry linformer_entry();
 AttentionEntry lsh_entry();
 AttentionEntry performer_entry();
 AttentionEntry soft_vq_entry();

@@ -78,6 +78,8 @@ TEST(Registry, ListsEveryMechanism) {
                             "sparse --pattern band:40",
                             "topk --keys 8",
                             "lsh --rounds 3 --buckets 6 --window 20",
+                            "linformer --slots 8",
+                            "linformer --slots 8 --share none",
                             "bigbird --block 16 --randoms 2",
                             "axial",
                             "star",
