@@ -48,7 +48,9 @@ def cases():
     yield COPY, "--attention topk --keys 3"
     for attention in "lsh --rounds 2 --buckets 4 --window 6", "lsh --buckets 1 --window 5", "lsh:rounds=1/softmax":
         yield COPY, f"--attention {attention}"
-    for attention in "topk --keys 3", "local --block 5", "lsh --rounds 2":
+    for attention in "luna --slots 5", "luna:slots=3/softmax":
+        yield COPY, f"--attention {attention}"
+    for attention in "topk --keys 3", "local --block 5", "lsh --rounds 2", "luna --slots 4":
         yield COPY, f"--attention-output gated --attention {attention}"
     for pattern in "band:3+global:2", "dilated:2x3/block:4x1", "strided:5+fixed:6x2":
         yield COPY, f"--attention sparse --pattern {pattern} --pattern-by head"

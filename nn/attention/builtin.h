@@ -10,6 +10,7 @@ AttentionEntry linear_attention_entry();
 std::vector<AttentionEntry> linear_aliases();
 AttentionEntry linformer_entry();
 AttentionEntry lsh_entry();
+AttentionEntry luna_entry();
 AttentionEntry performer_entry();
 AttentionEntry soft_vq_entry();
 AttentionEntry softmax_entry();

@@ -75,6 +75,7 @@ TEST_F(Attend, NamesMissingAndMisshapedTensors) {
   input({"kda", ""}, "log_decay", {2, 2, 19}, {"log_decay is [2,2,19]", "[2,2,19,4]"});
   input({"ssd", ""}, "beta", {2, 2, 19, 1}, {"beta is [2,2,19,1]", "[2,2,19]"});
   input({"lsh", ""}, "rotations", {2, 3, 4, 1}, {"rotations is [2,3,4,1]", "it must be [2,4,4,1]"});
+  input({"luna", ""}, "slots", {2, 3, 5}, {"slots is [2,3,5]", "[2,C,4]"});
   input({"linformer", ""}, "compress_k", {2, 18, 5},
         {"compress_k is [2,18,5]", "it must be [2,19,5]"});
   input(vq, "codebook", {}, {"no tensor codebook", "[2,F,4]"});
