@@ -80,6 +80,7 @@ TEST(Registry, ListsEveryMechanism) {
                             "lsh --rounds 3 --buckets 6 --window 20",
                             "linformer --slots 8",
                             "linformer --slots 8 --share none",
+                            "induced --slots 8",
                             "luna --slots 8",
                             "bigbird --block 16 --randoms 2",
                             "axial",
