@@ -13,7 +13,7 @@ std::vector<AttentionEntry>& registry() {
     std::vector<AttentionEntry> all = {
         linear_attention_entry(), lsh_entry(),       performer_entry(), soft_vq_entry(),
         softmax_entry(),          sparse_entry(),    topk_entry(),      vq_entry(),
-        induced_entry(),          linformer_entry(), luna_entry()};
+        induced_entry(),          linformer_entry(), luna_entry(),      nystrom_entry()};
     for (const auto& aliases : {linear_aliases(), sparse_aliases()})
       all.insert(all.end(), aliases.begin(), aliases.end());
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });

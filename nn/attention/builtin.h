@@ -12,6 +12,7 @@ std::vector<AttentionEntry> linear_aliases();
 AttentionEntry linformer_entry();
 AttentionEntry lsh_entry();
 AttentionEntry luna_entry();
+AttentionEntry nystrom_entry();
 AttentionEntry performer_entry();
 AttentionEntry soft_vq_entry();
 AttentionEntry softmax_entry();

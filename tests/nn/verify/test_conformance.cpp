@@ -82,6 +82,7 @@ TEST(Registry, ListsEveryMechanism) {
                             "linformer --slots 8 --share none",
                             "induced --slots 8",
                             "luna --slots 8",
+                            "nystrom --slots 8 --conv 5",
                             "bigbird --block 16 --randoms 2",
                             "axial",
                             "star",
