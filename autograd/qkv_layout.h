@@ -89,8 +89,9 @@ struct Heads {
 
   // New tensors for y and for the gradients of q, k and v; y or dy as heads.
   Tensor new_output() const {
-    const Shape& shape = v.data.shape();
-    return Tensor(packed ? shape.with(2, v.heads * v.width) : shape, v.data.dtype());
+    const Shape& shape = q.data.shape();
+    return Tensor(packed ? shape.with(2, v.heads * v.width) : shape.with(-1, v.width),
+                  v.data.dtype());
   }
   Heads new_gradients(DType dtype) const {
     const auto like = [&](const HeadTensor& x) { return Tensor(x.data.shape(), dtype); };

@@ -23,6 +23,19 @@ SoftmaxShape softmax_shape(const HeadTensor& q, const HeadTensor& k, const HeadT
           .ranges = {.first = own + 1 - reach, .end = own + (mask.causal ? 1 : reach)}};
 }
 
+// Errors: those of check_heads, except for queries of another number where no mask counts positions.
+void check_inputs(const AttentionInputs& in, const AttentionMask& mask, int64_t window) {
+  const bool counts = mask.causal || window > 0 || in.qkv.defined() || in.q.shape().rank() != 4 ||
+                      in.k.shape().rank() != 4;
+  AttentionInputs keys = in;
+  if (!counts && in.q.size(2) != in.k.size(2)) {
+    ops::common_dtype("softmax_attention", {&in.q.value(), &in.k.value()});
+    ops::require_shape("softmax_attention", "q", in.q.value(), in.k.shape().with(2, in.q.size(2)));
+    keys.q = in.k;
+  }
+  check_heads("softmax_attention", keys, mask.valid);
+}
+
 // Copies x to slot `at` of `ring` [B,H,slots,width]; enlarges that first where it has fewer slots.
 template <typename T>
 void append(const HeadTensor& x, int64_t at, int64_t slots, Tensor& ring) {
@@ -43,7 +56,7 @@ void append(const HeadTensor& x, int64_t at, int64_t slots, Tensor& ring) {
 
 // The formulas of forward and backward: tensor/cpu/softmax_attention.cpp.
 Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int64_t window) {
-  check_heads("softmax_attention", in, mask.valid);
+  check_inputs(in, mask, window);
   // Both passes compute from the saved inputs.
   const Heads kept = Heads::saved(in), heads = Heads::of(in);
   const int64_t H = heads.q.heads;

@@ -10,7 +10,8 @@
 
 namespace linea {
 
-// q, k [B,H,N,D], v [B,H,N,M] -> y [B,H,N,M]; or qkv [B,N,3 H D] -> [B,N,H D]. window 0: none.
+// q, k [B,H,N,D], v [B,H,N,M] -> y [B,H,N,M]; or qkv [B,N,3 H D] -> [B,N,H D]. window 0: none. Without
+// a causal mask and a window q may have another number of rows, which are those of y then.
 // Errors: shapes or dtypes that do not go together.
 Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int64_t window = 0);
 

@@ -147,7 +147,7 @@ void add_attend(CLI::App& program, int& exit_code) {
           "Gates are from 0 to 1, both included, and need --causal. A sum with the decay g writes "
           "1 - g. A decay below 4e-44 counts as 4e-44.\n"
           "With dy [B,H,N,M] the gradients are computed too (except with --form recurrent).\n"
-          "--out holds y, the omega or rotations used, and with dy: dq, dk, dv and, named "
+          "--out holds y, the omega, rotations or slots used, and with dy: dq, dk, dv and, named "
           "likewise, the "
           "gradients of a codebook, sigma and gates.\n"
           "Where a decay is below 0.01 or exactly 1, its gradient is computed one position after "

@@ -11,6 +11,14 @@ LINEA_KERNEL_TABLE(TopKeysKernels, .top_keys = NoKernel<"top keys">(),
                    .listed_attention = NoKernel<"top keys">(),
                    .listed_attention_backward = NoKernel<"top keys">())
 
+LINEA_KERNEL_TABLE(SlotKernels, .softplus_backward = NoKernel<"slots">(),
+                   .divide_by_count = NoKernel<"slots">(), .segment_means = NoKernel<"slots">(),
+                   .segment_means_backward = NoKernel<"slots">(),
+                   .transpose_over_norm = NoKernel<"slots">(),
+                   .transpose_over_norm_backward = NoKernel<"slots">(),
+                   .centered_convolution = NoKernel<"slots">(),
+                   .centered_convolution_backward = NoKernel<"slots">())
+
 LINEA_KERNEL_TABLE(ChannelDecayKernels, .channel_forward = NoKernel<"channel_forward">(),
                    .channel_backward = NoKernel<"channel_backward">())
 

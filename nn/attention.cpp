@@ -11,8 +11,9 @@ namespace {
 std::vector<AttentionEntry>& registry() {
   static std::vector<AttentionEntry> entries = [] {
     std::vector<AttentionEntry> all = {
-        informer_entry(), linear_attention_entry(), lsh_entry(),    performer_entry(),
-        soft_vq_entry(),  softmax_entry(),          sparse_entry(), topk_entry(),
+        induced_entry(), informer_entry(), linear_attention_entry(), linformer_entry(),
+        lsh_entry(),     luna_entry(),     nystrom_entry(),          performer_entry(),
+        soft_vq_entry(), softmax_entry(),  sparse_entry(),           topk_entry(),
         vq_entry()};
     for (const auto& aliases : {clustered_entries(), linear_aliases(), sparse_aliases()})
       all.insert(all.end(), aliases.begin(), aliases.end());

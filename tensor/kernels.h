@@ -14,8 +14,8 @@
 #include <cstdint>
 
 #include "tensor/context.h"
-#include "tensor/element.h"
 #include "tensor/kernel_shapes.h"
+#include "tensor/slot_kernels.h"
 
 namespace linea {
 
@@ -382,14 +382,15 @@ template <typename T, template <typename> typename... Topics>
 struct KernelTable : Topics<T>... {};
 
 template <typename T>
-using Kernels = KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels,
-                            PanelKernels, NormalizationKernels, GatedNormKernels, EmbeddingKernels,
-                            LossKernels, SamplingKernels, FeatureKernels, RandomFeatureKernels,
-                            CodebookKernels, ChunkForwardKernels, ChunkBackwardQueryKernels,
-                            ChunkBackwardKeyKernels, StraightThroughKernels, RecurrentKernels,
-                            DeltaKernels, ChannelDecayKernels, DecayKernels, DeltaStepKernels,
-                            RotaryKernels, SoftmaxAttentionKernels, SparseAttentionKernels,
-                            TopKeysKernels, ConvolutionKernels, OptimizerKernels, MuonKernels>;
+using Kernels =
+    KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels, PanelKernels,
+                NormalizationKernels, GatedNormKernels, EmbeddingKernels, LossKernels,
+                SamplingKernels, FeatureKernels, RandomFeatureKernels, CodebookKernels,
+                ChunkForwardKernels, ChunkBackwardQueryKernels, ChunkBackwardKeyKernels,
+                StraightThroughKernels, RecurrentKernels, DeltaKernels, ChannelDecayKernels,
+                DecayKernels, DeltaStepKernels, RotaryKernels, SoftmaxAttentionKernels,
+                SparseAttentionKernels, TopKeysKernels, ConvolutionKernels, OptimizerKernels,
+                MuonKernels, SlotKernels>;
 
 // The kernels of a device for storage type T. Error: ErrorKind::usage where this build has no such
 // backend, or the device does not store T.

@@ -50,7 +50,9 @@ def cases():
         yield COPY, f"--attention {attention}"
     for attention in "informer --factor 1", "informer --factor 2 --seed 7", "softmax/informer:factor=1":
         yield COPY, f"--attention {attention}"
-    for attention in "topk --keys 3", "local --block 5", "lsh --rounds 2", "informer --factor 1":
+    for attention in "luna --slots 5", "luna:slots=3/softmax":
+        yield COPY, f"--attention {attention}"
+    for attention in "topk --keys 3", "local --block 5", "lsh --rounds 2", "informer --factor 1", "luna --slots 4":
         yield COPY, f"--attention-output gated --attention {attention}"
     for pattern in "band:3+global:2", "dilated:2x3/block:4x1", "strided:5+fixed:6x2":
         yield COPY, f"--attention sparse --pattern {pattern} --pattern-by head"

@@ -27,8 +27,8 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention attention_output before beta_range bias block buckets channels class_embedding codes decay dilation factor feature features gate_rank
-heads key_norm keys layer_convolution layers length levels nu output_head pattern pattern_by positions randoms reversible rounds rule seed size stride
+READ = """attention attention_output before beta_range bias block buckets channels class_embedding codes decay dilation factor feature features gate_rank heads
+key_norm keys layer_convolution layers length levels nu output_head pattern pattern_by positions randoms reversible rounds rule seed size slots stride
 summary task tie window"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device dim
 dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr max_time memory min_lr muon_lr
@@ -363,8 +363,8 @@ class Model:
             q, k = self.turned(q), self.turned(k)
         kinds = {"softmax": lambda _, settings, x, *qkv: softmax_attention(*qkv, windowed(len(x), settings.get("window", 0))),
                  "topk": lambda _, settings, x, q, k, v: softmax_attention(q, k, v, top_keys(q, k, settings["keys"])),
-                 "lsh": self.hashed, "informer": self.informer,
-                 "vq": self.quantized, "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized,
+                 "lsh": self.hashed, "informer": self.informer, "luna": self.luna, "vq": self.quantized,
+                 "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized,
                  **dict.fromkeys(PATTERNS, self.sparse)}
         y = choose("the attention", settings["attention"], kinds)(block, settings, x, q, k, v)
         return self.linear(block + "out", self.output(block, settings, x, y).swapaxes(0, 1).reshape(len(x), -1))
@@ -416,6 +416,12 @@ class Model:
         M = scores.max(axis=-1) - scores.mean(axis=-1)
         before = ((M[:, None, :] >= M[:, :, None]) & (np.tri(N, k=-1) > 0)).sum(axis=-1)
         return softmax_attention(q * (before < U)[..., None], k, v, np.tri(N) > 0)  # scores of 0 make a mean
+    def luna(self, block, settings, x, q, k, v):
+        """y_t = sum_s softmax_s(q_t.K_ts / sqrt(D)) h_ts, K_t = (1 / t) sum_j a_js k_j, j <= t, h_t with v_j (Ma 2021)."""
+        p, N, root = self.tensor(block + "attention.slots"), len(x), math.sqrt(q.shape[-1])  # p [H,m,D]
+        a, t = np.logaddexp2(0, k @ p.swapaxes(1, 2) / root), np.arange(1, N + 1)[:, None]
+        weights = softmax((q @ k.swapaxes(1, 2) * np.tri(N)) @ a / (t * root))
+        return (weights @ a.swapaxes(1, 2) * np.tri(N)) @ v / t
 
     def linear_attention(self, block, settings, x, q, k, v):
         maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square, "identity": lambda rows: (rows, 0),

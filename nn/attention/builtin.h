@@ -8,9 +8,13 @@ namespace linea {
 // Each in its own file; the registry in nn/attention.cpp lists them by name.
 std::vector<AttentionEntry> clustered_entries();
 AttentionEntry informer_entry();
+AttentionEntry induced_entry();
 AttentionEntry linear_attention_entry();
 std::vector<AttentionEntry> linear_aliases();
+AttentionEntry linformer_entry();
 AttentionEntry lsh_entry();
+AttentionEntry luna_entry();
+AttentionEntry nystrom_entry();
 AttentionEntry performer_entry();
 AttentionEntry soft_vq_entry();
 AttentionEntry softmax_entry();

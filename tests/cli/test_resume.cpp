@@ -32,6 +32,7 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
       kText + " --attention vq --codes 6",
       kText + " --attention soft-vq --codes 6 --anneal 0.1",
       kText + " --rule gated",
+      kText + " --attention luna --slots 5",
       kText + " --rule delta",
       kText + " --rule gated-delta --memory long",
       "train --task text --data text.txt --length 16 --attention linear:rule=gated/softmax/vq "

@@ -19,6 +19,8 @@ inline AttentionOptions options_of(const std::string& attention, int64_t heads, 
   return options;
 }
 
+inline AttentionMask not_causal() { return {false, {}}; }
+
 // The attentions that a model without images may have, with the variants that have a causal form.
 inline std::vector<AttentionEntry> causal_attentions() {
   std::vector<AttentionEntry> result;
