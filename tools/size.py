@@ -12,11 +12,11 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "base": 500,
-    "tensor": 7385,
-    "autograd": 2925,
-    "nn": 3000,
-    "cuda": 10350,
+    "base": 502,
+    "tensor": 7485,
+    "autograd": 3130,
+    "nn": 3020,
+    "cuda": 10360,
     "data": 5360,
     "train": 5725,
     "bench": 2065,
@@ -26,7 +26,7 @@ BUDGETS = {
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [
     f"cli/{command}*.cpp" for command in "approx attend bench data eval help info judge manual plot presets runs sample train verify".split()]
 MAX_FILE, MAX_FUNCTION = 400, 60
-MAX_FILES = {"tools/linea_model.py": 540}  # one file that a user can copy
+MAX_FILES = {"tools/linea_model.py": 600}  # one file that a user can copy
 KERNELS = ("tensor/cpu/", "cuda/")
 
 TOKEN = re.compile(

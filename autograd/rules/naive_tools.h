@@ -25,7 +25,7 @@ Inputs make_inputs(const FeatureMapPtr& map, const AttentionInputs& in, const Ru
 
 // Whether query i of a batch head may see key j, of those that the mask lets it see; empty: any.
 using Allowed = std::function<bool(int64_t bh, int64_t i, int64_t j)>;
-// 0 where query i sees key j, else -infinity: [B,H,N,N].
+// 0 where query i sees key j, else -infinity: [B,H,N,keys].
 Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask,
                 const Allowed& allowed = {});
 // y_i = sum_j softmax_j(scores_ij) v_j over the keys j that i sees.
