@@ -15,6 +15,7 @@ AttentionEntry soft_vq_entry();
 AttentionEntry softmax_entry();
 AttentionEntry sparse_entry();
 std::vector<AttentionEntry> sparse_aliases();
+AttentionEntry synthesizer_entry();
 AttentionEntry topk_entry();
 AttentionEntry vq_entry();
 
