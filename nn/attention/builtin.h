@@ -11,6 +11,7 @@ AttentionEntry linear_attention_entry();
 std::vector<AttentionEntry> linear_aliases();
 AttentionEntry lsh_entry();
 AttentionEntry performer_entry();
+AttentionEntry prior_entry();
 AttentionEntry soft_vq_entry();
 AttentionEntry softmax_entry();
 AttentionEntry sparse_entry();
