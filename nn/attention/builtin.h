@@ -10,6 +10,7 @@ AttentionEntry average_entry();
 AttentionEntry linear_attention_entry();
 std::vector<AttentionEntry> linear_aliases();
 AttentionEntry lsh_entry();
+AttentionEntry mca_entry();
 AttentionEntry performer_entry();
 AttentionEntry prior_entry();
 AttentionEntry soft_vq_entry();
