@@ -12,6 +12,7 @@ std::vector<AttentionEntry> linear_aliases();
 AttentionEntry lsh_entry();
 AttentionEntry mca_entry();
 AttentionEntry performer_entry();
+AttentionEntry pooling_entry();
 AttentionEntry prior_entry();
 AttentionEntry soft_vq_entry();
 AttentionEntry softmax_entry();
