@@ -10,12 +10,20 @@ namespace {
 
 std::vector<AttentionEntry>& registry() {
   static std::vector<AttentionEntry> entries = [] {
-    std::vector<AttentionEntry> all = {
-        average_entry(), mca_entry(),         pooling_entry(),
-        prior_entry(),   synthesizer_entry(), linear_attention_entry(),
-        lsh_entry(),     performer_entry(),   soft_vq_entry(),
-        softmax_entry(), sparse_entry(),      topk_entry(),
-        vq_entry()};
+    std::vector<AttentionEntry> all = {average_entry(),
+                                       bpt_entry(),
+                                       mca_entry(),
+                                       pooling_entry(),
+                                       prior_entry(),
+                                       synthesizer_entry(),
+                                       linear_attention_entry(),
+                                       lsh_entry(),
+                                       performer_entry(),
+                                       soft_vq_entry(),
+                                       softmax_entry(),
+                                       sparse_entry(),
+                                       topk_entry(),
+                                       vq_entry()};
     for (const auto& aliases : {linear_aliases(), sparse_aliases()})
       all.insert(all.end(), aliases.begin(), aliases.end());
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });

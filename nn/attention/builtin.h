@@ -7,6 +7,7 @@ namespace linea {
 
 // Each in its own file; the registry in nn/attention.cpp lists them by name.
 AttentionEntry average_entry();
+AttentionEntry bpt_entry();
 AttentionEntry linear_attention_entry();
 std::vector<AttentionEntry> linear_aliases();
 AttentionEntry lsh_entry();
