@@ -78,6 +78,14 @@ TEST(Registry, ListsEveryMechanism) {
                             "sparse --pattern band:40",
                             "topk --keys 8",
                             "lsh --rounds 3 --buckets 6 --window 20",
+                            "average",
+                            "synthesizer --synth random --rank 6",
+                            "synthesizer --synth dense",
+                            "prior --prior gaussian",
+                            "prior --prior span",
+                            "mca --ratio 3",
+                            "pooling --window 20 --outer 90",
+                            "bpt --keys 3",
                             "bigbird --block 16 --randoms 2",
                             "axial",
                             "star",
@@ -101,7 +109,7 @@ TEST(Registry, AnUnknownNameListsTheNames) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_NE(std::string(error.what()).find("nonesuch"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("performer, retnet, soft-vq, softmax, "),
+    EXPECT_NE(std::string(error.what()).find("pooling, prior, retnet, soft-vq, softmax, "),
               std::string::npos)
         << error.what();
   }
