@@ -46,7 +46,8 @@ namespace {
 
 // y[:, to ..] = x[:, from ..], `count` columns of rows of x and y.
 void copy_columns(const Tensor& x, int64_t from, const Tensor& y, int64_t to, int64_t count) {
-  const int64_t width = x.size(-1), wide = y.size(-1), R = width == 0 ? 0 : x.numel() / width;
+  const int64_t width = x.size(-1), wide = y.size(-1);
+  const int64_t R = width == 0 || wide == 0 ? 0 : x.numel() / width;
   with_real(x.dtype(), "columns", [&](auto zero) {
     using T = decltype(zero);
     HeadRows<const T> source{x.data<T>() + from, width, 0, width, 1, 0};
@@ -67,6 +68,39 @@ Var columns(const Var& x, int64_t first, int64_t count) {
     copy_columns(dy, 0, dx, first, count);
     return dx;
   });
+}
+
+Var join_columns(const std::vector<Var>& xs) {
+  int64_t width = 0;
+  for (const Var& x : xs) width += x.size(-1);
+  const Tensor y(xs.at(0).shape().with(-1, width), xs[0].dtype());
+  int64_t first = 0;
+  std::vector<Shape> shapes;
+  for (const Var& x : xs) {
+    ops::require_shape("join_columns", "x", x.value(), y.shape().with(-1, x.size(-1)));
+    copy_columns(x.value(), 0, y, first, x.size(-1));
+    first += x.size(-1);
+    shapes.push_back(x.shape());
+  }
+  return Var::from_op("join_columns", y, xs, [shapes](const Tensor& dy) {
+    Gradients gradients;
+    int64_t at = 0;
+    for (const Shape& shape : shapes) {
+      const Tensor dx(shape, dy.dtype());
+      copy_columns(dy, at, dx, 0, shape[-1]);
+      at += shape[-1];
+      gradients.emplace_back(dx);
+    }
+    return gradients;
+  });
+}
+
+Var join_rows(const std::vector<Var>& xs) {
+  const int64_t B = xs.at(0).size(0), H = xs[0].size(1), D = xs[0].size(3);
+  std::vector<Var> flat;
+  for (const Var& x : xs) flat.push_back(reshape(x, {B * H, x.size(2) * D}));
+  const Var joined = join_columns(flat);
+  return reshape(joined, {B, H, joined.size(1) / D, D});
 }
 
 namespace {

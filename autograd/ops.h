@@ -29,6 +29,8 @@ Var reshape(const Var& x, const Shape& shape);
 Var rows(const Var& x, int64_t first, int64_t count);     // of the outermost axis
 Var select(const Var& x, int64_t index);                  // of the outermost axis, which it drops
 Var columns(const Var& x, int64_t first, int64_t count);  // of the innermost axis
+Var join_columns(const std::vector<Var>& xs);  // one after the other; the outer axes are equal
+Var join_rows(const std::vector<Var>& xs);     // [B,H,N_t,D] -> [B,H,sum of N_t,D]
 // x [B,N,parts*H*D] -> [parts,B,H,N,D], and the inverse of one part: [B,H,N,D] -> [B,N,H*D]
 Var split_heads(const Var& x, int64_t parts, int64_t heads);
 Var merge_heads(const Var& x);
@@ -69,6 +71,11 @@ Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, co
 // convolution.cpp
 // Causal and depthwise: x [B,N,C], w [count,C], both of one dtype. `offsets`: without B, N, C.
 Var causal_convolution(const Var& x, const Var& w, const ConvolutionShape& offsets);
+
+// spans.cpp
+// x [B,H,N,D] -> [B,H,count,D]: the mean, or of each column the largest number, of the rows [c stride,
+// c stride + size) of span c; all spans that end within x.
+Var pool_spans(const Var& x, int64_t size, int64_t stride, bool largest = false);
 
 // tokens.cpp
 Var embedding(const Var& table, const Tensor& ids);

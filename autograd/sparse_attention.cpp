@@ -36,7 +36,8 @@ struct Sets {
   std::vector<KeyTileSet> views;
 };
 
-SparseShape shape_of(const Heads& heads, const Tensor& valid, const Sets& sets, double scale) {
+SparseShape shape_of(const Heads& heads, const Tensor& valid, const Sets& sets, double scale,
+                     const Tensor& bias) {
   return {.batch_heads = heads.q.batches * heads.q.heads,
           .queries = heads.q.length,
           .keys = heads.k.length,
@@ -44,7 +45,22 @@ SparseShape shape_of(const Heads& heads, const Tensor& valid, const Sets& sets, 
           .value_size = heads.v.width,
           .valid = {valid.data_or_null<int32_t>(), heads.q.heads, 0},
           .scale = scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(heads.q.width)),
-          .sets = sets.views.data()};
+          .sets = sets.views.data(),
+          .bias_length = bias.defined() ? bias.size(1) : 0};
+}
+
+// Errors: shapes or dtypes that do not go together.
+void check_inputs(const AttentionInputs& in, const Tensor& valid, const Var& bias) {
+  const char* const op = "sparse_attention";
+  if (in.qkv.defined() || in.k.shape() == in.q.shape()) {
+    check_heads(op, in, valid);
+  } else {
+    ops::common_dtype(op, {&in.q.value(), &in.k.value(), &in.v.value()});
+    ops::require_shape(op, "k", in.k.value(), in.q.shape().with(2, in.k.size(2)));
+    ops::require_shape(op, "v", in.v.value(), in.k.shape().with(-1, in.v.size(-1)));
+    if (valid.defined()) ops::require_shape(op, "valid", valid, {in.q.size(0)});
+  }
+  if (bias.defined()) ops::require_shape(op, "bias", bias.value(), {in.q.size(1), bias.size(1)});
 }
 
 }  // namespace
@@ -138,40 +154,50 @@ size_t KeyTiles::bytes() const {
 
 // The formulas of forward and backward: tensor/cpu/sparse_attention.cpp.
 Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const KeyTilesOf& sets,
-                     double scale) {
-  check_heads("sparse_attention", in, mask.valid);
+                     double scale, const Var& bias) {
+  check_inputs(in, mask.valid, bias);
   // Both passes compute from the saved inputs.
   const Heads saved = Heads::saved(in), heads = Heads::of(in);
   const int64_t H = heads.q.heads;
-  const Tensor y = heads.new_output(),
-               log_sums({heads.q.batches * H, heads.q.length}, sum_dtype(y.dtype()));
+  const Tensor y = heads.packed ? heads.new_output()
+                                : Tensor(in.q.shape().with(-1, heads.v.width), in.v.dtype()),
+               log_sums({heads.q.batches * H, heads.q.length}, sum_dtype(y.dtype())),
+               b = bias.value_or_none();
+  std::vector<Var> inputs = input_vars(in);
+  if (bias.defined()) inputs.push_back(bias);
   return with_stored(y.dtype(), "sparse_attention", [&](auto zero) {
     using T = decltype(zero);
     saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
       const Sets own(sets, some, H, given.q.length);
       kernels<T>(context().device)
-          .sparse_attention(context(), shape_of(given, some.of(mask.valid), own, scale),
-                            row_views<const T>(given),
+          .sparse_attention(context(), shape_of(given, some.of(mask.valid), own, scale, b),
+                            row_views<const T>(given), b.data_or_null<T>(),
                             given.output_heads(some.of(y)).template rows<T>(),
                             some.of(log_sums, H).template data<Accumulator<T>>());
     });
     const Tensor saved_y = ops::cast(y, saved_dtype(y.dtype()));
     return Var::from_op(
-        "sparse_attention", y, input_vars(in),
-        [saved, saved_y, log_sums, H, valid = mask.valid, sets, scale](const Tensor& dy) {
+        "sparse_attention", y, inputs,
+        [saved, saved_y, log_sums, H, valid = mask.valid, sets, scale, b](const Tensor& dy) {
           const Heads all = saved.new_gradients(dy.dtype());
+          Tensor db;
+          if (b.defined()) db = Tensor({all.q.batches, H, b.size(1)}, dy.dtype());
           saved.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
             const Tensor result = ops::cast(some.of(saved_y), dy.dtype());
             const Heads grads = all.batch(some.first, some.count);
             const Sets own(sets, some, H, given.q.length);
             kernels<T>(context().device)
                 .sparse_attention_backward(
-                    context(), shape_of(given, some.of(valid), own, scale),
-                    row_views<const T>(given), given.output_heads(result).template rows<T>(),
+                    context(), shape_of(given, some.of(valid), own, scale, b),
+                    row_views<const T>(given), b.data_or_null<T>(),
+                    given.output_heads(result).template rows<T>(),
                     some.of(log_sums, H).template data<Accumulator<T>>(),
-                    given.output_heads(some.of(dy)).template rows<T>(), row_views<T>(grads));
+                    given.output_heads(some.of(dy)).template rows<T>(), row_views<T>(grads),
+                    some.of(db).template data_or_null<T>());
           });
-          return input_gradients(all);
+          Gradients gradients = input_gradients(all);
+          if (db.defined()) gradients.push_back(ops::sum_rows(db, b.shape()));
+          return gradients;
         },
         saved_y);
   });
@@ -199,16 +225,17 @@ int64_t take_slot(std::vector<int32_t>& positions, int64_t now, const SlotRules&
 
 }  // namespace
 
-int64_t add_position(KeySlots& state, const AttentionInputs& in, const SlotRules& rules) {
+void write_slot(KeySlots& state, int64_t slot, const AttentionInputs& in, int64_t growth) {
   const Heads position = Heads::of(in);
-  const int64_t slot = take_slot(state.positions, state.next++, rules);
+  if (slot >= static_cast<int64_t>(state.positions.size()))
+    state.positions.resize(static_cast<size_t>(slot) + 1, -1);
   with_stored(position.k.data.dtype(), "sparse_attention", [&](auto zero) {
     using T = decltype(zero);
     for (const auto& [x, slots] :
          {std::pair(&position.k, &state.keys), {&position.v, &state.values}}) {
       const int64_t there = slots->size(2);
-      if (slot == there) {
-        const int64_t more = rules.growth > 0 ? rules.growth : std::max<int64_t>(there, 64);
+      if (slot >= there) {
+        const int64_t more = growth > 0 ? growth : std::max<int64_t>(there, 64);
         const Tensor larger(slots->shape().with(2, there + more), slots->dtype());
         if (there > 0) copy_rows<T>(*slots, there, larger, 0);
         *slots = larger;
@@ -216,25 +243,42 @@ int64_t add_position(KeySlots& state, const AttentionInputs& in, const SlotRules
       copy_rows<T>(*x, 1, *slots, slot);
     }
   });
+}
+
+int64_t add_position(KeySlots& state, const AttentionInputs& in, const SlotRules& rules) {
+  const int64_t slot = take_slot(state.positions, state.next++, rules);
+  write_slot(state, slot, in, rules.growth);
   return slot;
 }
 
+Tensor read_slots(const Tensor& slots, int64_t first, int64_t count) {
+  const Tensor rows(slots.shape().with(2, count), slots.dtype());
+  with_stored(slots.dtype(), "sparse_attention", [&](auto zero) {
+    using T = decltype(zero);
+    const HeadTensor from(slots);
+    kernels<T>(context().device)
+        .copy_rows(context(), from.rows<T>(0, first), HeadTensor(rows).rows<T>(),
+                   from.batches * from.heads, count, from.width);
+  });
+  return rows;
+}
+
 Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTilesOf& sets_of,
-                   double scale) {
+                   double scale, const Tensor& bias) {
   const Heads position = Heads::of(in);
   const Tensor y = position.new_output();
   const int64_t H = position.q.heads, BH = position.q.batches * H;
   const Sets sets(sets_of, {0, position.q.batches}, H, 1);
   with_stored(y.dtype(), "sparse_attention", [&](auto zero) {
     using T = decltype(zero);
-    SparseShape shape = shape_of(position, {}, sets, scale);
+    SparseShape shape = shape_of(position, {}, sets, scale, bias);
     shape.keys = static_cast<int64_t>(state.positions.size());
     const Tensor log_sums({BH}, sum_dtype(y.dtype()));
     kernels<T>(context().device)
         .sparse_attention(context(), shape,
                           {position.q.rows<T>(), HeadTensor(state.keys).rows<T>(),
                            HeadTensor(state.values).rows<T>()},
-                          position.output_heads(y).template rows<T>(),
+                          bias.data_or_null<T>(), position.output_heads(y).template rows<T>(),
                           log_sums.data<Accumulator<T>>());
   });
   return y;

@@ -63,10 +63,12 @@ using KeyTilesPtr = std::shared_ptr<const KeyTiles>;
 using KeyTilesOf = std::function<KeyTilesPtr(int64_t sequence, int64_t head)>;
 
 // q, k [B,H,N,D], v [B,H,N,M] -> y [B,H,N,M]; or qkv [B,N,3 H D] -> [B,N,H D]. Keys that mask.valid leaves
-// out are in no set; whether the mask is causal is for the sets to say. A row without keys is 0. scale: of
-// scores; 0: 1 / sqrt(D). Errors: shapes or dtypes that do not go together.
+// out are in no set; whether the mask is causal is for the sets to say. A row without keys is 0. k and v may
+// have another number of rows, of which mask.valid says how many exist. scale: of scores; 0: 1 / sqrt(D).
+// bias [H,L], L > |i - j|: b_|i-j| is added to scores, where the last query is at the position of the last
+// key. Errors: shapes or dtypes that do not go together.
 Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const KeyTilesOf& sets,
-                     double scale = 0);
+                     double scale = 0, const Var& bias = {});
 
 // The keys [B,H,slots,D] and values [B,H,slots,M] of the positions that later ones may see, and those
 // positions.
@@ -86,9 +88,13 @@ struct SlotRules {
   std::function<bool(int64_t position, int64_t now)> has_passed;  // empty: none has
   int64_t growth = 0;
 };
+// Writes them into this slot; `growth` as in SlotRules.
+void write_slot(KeySlots& state, int64_t slot, const AttentionInputs& in, int64_t growth = 0);
+// Slots [first, first + count) of keys or values: [B,H,count,width].
+Tensor read_slots(const Tensor& slots, int64_t first, int64_t count);
 int64_t add_position(KeySlots& state, const AttentionInputs& in, const SlotRules& rules);
 // The query of one position, over sets of one query and the slots -> y.
 Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTilesOf& sets,
-                   double scale = 0);
+                   double scale = 0, const Tensor& bias = {});
 
 }  // namespace linea

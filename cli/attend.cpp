@@ -141,7 +141,8 @@ void add_attend(CLI::App& program, int& exit_code) {
   CLI::App& command = add_command(
       program, "attend", "run one attention, with gradients, on your own tensors",
       "Example:  linea attend --in qkv.safetensors --out y.safetensors --attention vq --causal\n\n"
-      "--in holds q, k [B,H,N,D] (lsh: no k) and v [B,H,N,M], all F32 or all F64, and what the "
+      "--in holds q, k [B,H,N,D] (lsh, synthesizer --synth dense: no k; average, synthesizer "
+      "--synth random: neither) and v [B,H,N,M], all F32 or all F64, and what the "
       "attention needs:\n" +
           tensors_help() +
           "Gates are from 0 to 1, both included, and need --causal. A sum with the decay g writes "

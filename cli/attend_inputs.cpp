@@ -171,7 +171,8 @@ Tensor read_gates(InputFile& file, const GateSpec& gate, const Axes& positions,
 Inputs read_inputs(InputFile& file, const GateSpec& gate, const AttentionTraits& traits,
                    const Options& options) {
   Inputs in;
-  in.q = file.read("q", {{"B"}, {"H"}, {"N"}, {"D"}});
+  // What has no queries has the shape of v in their place.
+  in.q = file.read(traits.reads_queries ? "q" : "v", {{"B"}, {"H"}, {"N"}, {"D"}});
   const Axis B{"B", in.q.size(0)}, H{"H", in.q.size(1)}, N{"N", in.q.size(2)}, D{"D", in.q.size(3)};
   const std::string why = fmt::format("with q {} ", in.q.shape().str());
   in.k = traits.reads_keys ? file.read("k", {B, H, N, D}, why) : in.q;

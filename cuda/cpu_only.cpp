@@ -6,6 +6,9 @@ namespace linea::cuda {
 LINEA_KERNEL_TABLE(SparseAttentionKernels, .sparse_attention = NoKernel<"sparse attention">(),
                    .sparse_attention_backward = NoKernel<"sparse attention">())
 
+LINEA_KERNEL_TABLE(SpanKernels, .pool_spans = NoKernel<"spans of rows">(),
+                   .pool_spans_backward = NoKernel<"spans of rows">())
+
 LINEA_KERNEL_TABLE(TopKeysKernels, .top_keys = NoKernel<"top keys">(),
                    .largest_product = NoKernel<"top keys">(),
                    .listed_attention = NoKernel<"top keys">(),

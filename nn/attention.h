@@ -50,9 +50,11 @@ enum class Rotary : uint8_t { none, inputs, features };
 struct AttentionTraits {
   bool causal_only = false;  // AttentionMask::causal must be true
   std::string not_causal{};  // why there is no causal form, nor a recurrent one; empty: there is
-  bool reads_keys = true;    // else k need not be given, and has no gradient: q are the keys
-  bool packed_qkv = false;   // takes AttentionInputs::qkv
-  bool bf16_inputs = false;  // takes q, k and v in bf16; otherwise they are cast to f32
+  // Else k, or q and k, need not be given, and have no gradient: rows of q are also keys, or a position
+  // has keys of its own.
+  bool reads_keys = true, reads_queries = true;
+  bool packed_qkv = false;       // takes AttentionInputs::qkv
+  bool bf16_inputs = false;      // takes q, k and v in bf16; otherwise they are cast to f32
   bool softmax_weights = false;  // its weights are softmax(s q.k) over keys that q and k may choose
   bool denominators = true;      // y is divided by the sum of its weights
   bool signed_weights = false;   // of both signs, which nearly cancel in some rows of N(0, 1)

@@ -18,7 +18,8 @@ std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64
           traits.not_causal);
   if ((config.recompute || config.reversible) && !traits.recomputable)
     fail(ErrorKind::usage,
-         "`{}` does not go with `attention` {}: it counts its codes each time it runs",
+         "`{}` does not go with `attention` {}: it counts its codes, or adds to the loss, each "
+         "time it runs",
          config.reversible ? "reversible" : "recompute", options.name);
   if (config.positions != "rotary") return attention;
   require(traits.rotary != Rotary::none,
@@ -71,6 +72,11 @@ void set_gates(AttentionInputs& in, const Var& scores, const Attention& attentio
   in.gate_form = GateForm::logit;
 }
 
+std::string projections(const Attention& attention) {
+  const AttentionTraits& traits = attention.traits();
+  return traits.reads_keys ? "qkv" : traits.reads_queries ? "qv" : "v";
+}
+
 SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
                              const ModelConfig& config, int64_t layer, uint32_t dropout_stream)
     : heads(config.heads),
@@ -79,9 +85,9 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
       attention(make_layer_attention(config, layer)),
       stream_id(dropout_stream),
       turns(config.positions == "rotary" && attention->traits().rotary == Rotary::inputs) {
-  const int64_t parts = attention->traits().reads_keys ? 3 : 2;
-  qkv = Linear(init, prefix + (parts == 3 ? "qkv" : "qv"), config.dim, parts * config.dim, kInitStd,
-               config.bias, parts);
+  const std::string reads = projections(*attention);
+  const auto parts = static_cast<int64_t>(reads.size());
+  qkv = Linear(init, prefix + reads, config.dim, parts * config.dim, kInitStd, config.bias, parts);
   gate = GateLayer(init, prefix, config, *attention);
   add_parameters(init, prefix, *attention);
   if (config.attention_output == "gated") {
@@ -106,11 +112,12 @@ AttentionInputs SelfAttention::project(const Var& x, int64_t first) const {
   const bool has_keys = attention->traits().reads_keys;
   if (turns && has_keys) in.qkv = rotated_qk(in.qkv, heads, first);
   if (attention->traits().packed_qkv) return in;
-  const Var split = split_heads(in.qkv, has_keys ? 3 : 2, heads);
-  in.q = select(split, 0);
+  const auto parts = static_cast<int64_t>(projections(*attention).size());
+  const Var split = split_heads(in.qkv, parts, heads);
+  if (parts > 1) in.q = select(split, 0);
   if (turns && !has_keys) in.q = rotated(in.q, first);
   if (has_keys) in.k = select(split, 1);
-  in.v = select(split, has_keys ? 2 : 1);
+  in.v = select(split, parts - 1);
   in.qkv = {};
   return in;
 }

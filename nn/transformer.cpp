@@ -137,7 +137,8 @@ void Transformer::scale_queries_from_softmax(int64_t layer) {
 int64_t Transformer::matrix_weights() const {
   const int64_t dim = config_.dim, attention = config_.attention_output == "gated" ? 5 : 4;
   int64_t matrices = config_.layers * attention;
-  for (const auto& layer : attentions_) matrices -= layer->traits().reads_keys ? 0 : 1;
+  for (const auto& layer : attentions_)
+    matrices -= 3 - static_cast<int64_t>(projections(*layer).size());
   return matrices * dim * dim + config_.layers * 2 * dim * config_.ffn + dim * head_->outputs();
 }
 

@@ -16,6 +16,7 @@
 #include "tensor/context.h"
 #include "tensor/kernel_shapes.h"
 #include "tensor/slot_kernels.h"
+#include "tensor/sparse_kernels.h"
 
 namespace linea {
 
@@ -322,17 +323,6 @@ struct SoftmaxAttentionKernels {
                                      const HeadRows<T>& dk, const HeadRows<T>& dv);
 };
 
-// Softmax attention over sets of keys, in tiles.
-template <typename T>
-struct SparseAttentionKernels {
-  using A = Accumulator<T>;
-  void (*sparse_attention)(Context&, const SparseShape&, const AttentionRows<const T>&,
-                           const HeadRows<T>& y, A* log_sums);
-  void (*sparse_attention_backward)(Context&, const SparseShape&, const AttentionRows<const T>&,
-                                    const HeadRows<const T>& y, const A* log_sums,
-                                    const HeadRows<const T>& dy, const AttentionRows<T>& grads);
-};
-
 // Decisions (autograd/decisions.h), and softmax attention over the `chosen` keys of largest q.k
 // [BH,queries,count+1].
 template <typename T>
@@ -389,8 +379,8 @@ using Kernels =
                 ChunkForwardKernels, ChunkBackwardQueryKernels, ChunkBackwardKeyKernels,
                 StraightThroughKernels, RecurrentKernels, DeltaKernels, ChannelDecayKernels,
                 DecayKernels, DeltaStepKernels, RotaryKernels, SoftmaxAttentionKernels,
-                SparseAttentionKernels, TopKeysKernels, ConvolutionKernels, OptimizerKernels,
-                MuonKernels, SlotKernels>;
+                SparseAttentionKernels, SpanKernels, TopKeysKernels, ConvolutionKernels,
+                OptimizerKernels, MuonKernels, SlotKernels>;
 
 // The kernels of a device for storage type T. Error: ErrorKind::usage where this build has no such
 // backend, or the device does not store T.

@@ -75,6 +75,18 @@ struct SparseShape {
   ValidKeys valid;
   double scale;
   const KeyTileSet* sets;  // [BH]
+  // Columns of a bias [valid.heads,bias_length] that is added to scores by the distance of query and key;
+  // query i is at position i + keys - queries. 0: there is none.
+  int64_t bias_length = 0;
+
+  LINEA_HOST_DEVICE int64_t position(int64_t i) const { return i + keys - queries; }
+};
+
+// Spans of rows of x [BH,rows,width]: `count` of them, the c-th of rows [c stride, c stride + size), and
+// their means or, where `largest`, the largest number of each column, of equals the first.
+struct SpanShape {
+  int64_t batch_heads, rows, width, size, stride, count;
+  bool largest = false;
 };
 
 // The `count` keys with the largest q.k of each query, and the query's own position: count + 1 indices a

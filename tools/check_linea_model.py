@@ -52,6 +52,10 @@ def cases():
         yield COPY, f"--attention {attention}"
     for attention in "luna --slots 5", "luna:slots=3/softmax":
         yield COPY, f"--attention {attention}"
+    for attention in ("average", "synthesizer", "synthesizer --synth dense", "synthesizer:rank=3/softmax", "prior", "prior --prior span --ramp 4",
+                      "mca", "mca --ratio 4", "bpt --keys 1", "bpt --keys 2", "pooling --window 3 --outer 9 --pool-size 2 --pool-stride 1",
+                      "pooling --window 2 --outer 12 --pooling max", "average/prior --attention-output gated"):
+        yield COPY, f"--attention {attention}"
     for attention in "topk --keys 3", "local --block 5", "lsh --rounds 2", "informer --factor 1", "luna --slots 4":
         yield COPY, f"--attention-output gated --attention {attention}"
     for pattern in "band:3+global:2", "dilated:2x3/block:4x1", "strided:5+fixed:6x2":
@@ -68,7 +72,7 @@ def cases():
     yield COPY, "--attention linear:rule=gated-delta/softmax --attention-output gated"
     yield COPY, "--attention linear:feature=dpfp:nu=2/performer --features 16"
     yield COPY, "--positions sinusoidal --tie --no-bias"
-    for attention in "softmax", "softmax --window 5", "linear --rule delta --feature dpfp", "gdn/softmax", "retnet", "lsh":
+    for attention in "softmax", "softmax --window 5", "linear --rule delta --feature dpfp", "gdn/softmax", "retnet", "lsh", "prior":
         yield COPY, f"--positions rotary --attention {attention}"
     yield COPY, "--reversible"
     yield DIGITS, "--class-token --tie"

@@ -28,8 +28,8 @@ DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
 READ = """attention attention_output before beta_range bias block buckets channels class_embedding codes decay dilation factor feature features gate_rank heads
-key_norm keys layer_convolution layers length levels nu output_head pattern pattern_by positions randoms reversible rounds rule seed size slots stride
-summary task tie window"""
+key_norm keys layer_convolution layers length levels nu outer output_head pattern pattern_by pool_size pool_stride pooling positions prior ramp
+randoms rank ratio reversible rounds rule seed size slots stride summary synth task tie window"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device dim
 dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr max_time memory min_lr muon_lr
 muon_momentum optimizer projection recompute redraw sample_every save_every segment sigma spike_guard steps tensorboard threads
@@ -356,13 +356,16 @@ class Model:
 
     def attention(self, block, settings, x):
         x = self.norm(block + "norm1", self.convolution(block + "convolution1", x))
-        shared = settings["attention"] == "lsh"  # queries are keys
-        parts = np.split(self.linear(block + ("qv" if shared else "qkv"), x), 2 if shared else 3, axis=-1)
-        q, k, v = (self.heads(part) for part in (parts[0], parts[-2], parts[-1]))
-        if settings["attention"] in ("softmax", "topk", "lsh", "informer", *PATTERNS):
+        reads = {"lsh": "qv", "dense": "qv", "random": "v", "average": "v"}.get(settings.get("synth") if settings["attention"] == "synthesizer"
+                                                                              else settings["attention"], "qkv")
+        parts = np.split(self.linear(block + reads, x), len(reads), axis=-1)
+        q, k, v = (self.heads(parts[n]) for n in (0, max(len(reads) - 2, 0), -1))  # what is not read is another
+        if settings["attention"] in ("softmax", "topk", "lsh", "informer", "prior", *PATTERNS):
             q, k = self.turned(q), self.turned(k)
         kinds = {"softmax": lambda _, settings, x, *qkv: softmax_attention(*qkv, windowed(len(x), settings.get("window", 0))),
                  "topk": lambda _, settings, x, q, k, v: softmax_attention(q, k, v, top_keys(q, k, settings["keys"])),
+                 "average": lambda _, settings, x, q, k, v: divide(np.tri(len(x))) @ v, "bpt": self.tree, "mca": self.compressed,
+                 "pooling": self.pooled, "prior": self.biased, "synthesizer": self.tabled,
                  "lsh": self.hashed, "informer": self.informer, "luna": self.luna, "vq": self.quantized,
                  "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized,
                  **dict.fromkeys(PATTERNS, self.sparse)}
@@ -422,6 +425,64 @@ class Model:
         a, t = np.logaddexp2(0, k @ p.swapaxes(1, 2) / root), np.arange(1, N + 1)[:, None]
         weights = softmax((q @ k.swapaxes(1, 2) * np.tri(N)) @ a / (t * root))
         return (weights @ a.swapaxes(1, 2) * np.tri(N)) @ v / t
+
+    def tabled(self, block, settings, x, q, k, v):
+        """Scores of tables of positions: t_i.u_j, or relu(q_i).p_j + c_j (Tay 2020)."""
+        random = choose("the synthesizer", settings["synth"], ["random", "dense"]) == "random"
+        first, second = (self.tensor(f"{block}attention.tables_{name}")[:, :len(x)] for name in ("qk" if random else "kc"))
+        scores = first @ second.swapaxes(1, 2) if random else np.maximum(q, 0) @ first.swapaxes(1, 2) + second[:, None]
+        return softmax(np.where(np.tri(len(x)), scores, -np.inf)) @ v
+
+    def biased(self, block, settings, x, q, k, v):
+        """Softmax of q_i.k_j / sqrt(D) + b: b = -n^2 / 2 sigma^2 (Yang 2018), or the log of a span's ramp (Sukhbaatar 2019), n = i - j."""
+        n = np.arange(len(x))[:, None] - np.arange(len(x))
+        if choose("the prior", settings["prior"], ["gaussian", "span"]) == "gaussian":
+            bias = -n ** 2 / 2 * np.exp(-2 * self.tensor(block + "attention.sigma"))[:, None, None]
+        else:
+            z = self.tensor(block + "attention.span")[:, None, None]
+            m = np.clip((z * self.length - n) / settings["ramp"] + 1, 0, 1)
+            bias = np.log(np.where(n == 0, 1, m), out=np.full(m.shape, -np.inf), where=(m > 0) | (n == 0))
+        return softmax(np.where(n >= 0, q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1]) + bias, -np.inf)) @ v
+
+    def compressed(self, block, settings, x, q, k, v):
+        """Past blocks of r rows as sum_t W_t x_t, and the rows of the current block (Liu 2018)."""
+        N, r = len(x), settings["ratio"]
+        def joined(rows, W):
+            blocks = rows[:, :N // r * r].reshape(len(rows), N // r, r, -1)
+            return np.concatenate([np.einsum("hctd,hted->hce", blocks, W), rows], axis=1)
+        i, j = np.arange(N)[:, None], np.arange(N)
+        past = (i + 1) // r
+        keys = np.concatenate([j[:N // r] < past, (j >= past * r) & (j <= i)], axis=1)
+        return softmax_attention(q, *(joined(rows, self.tensor(block + "attention.compress_" + name)) for rows, name in ((k, "k"), (v, "v"))), keys)
+
+    def pooled(self, block, settings, x, q, k, v):
+        """Softmax over a window, plus softmax over means or maxima of spans within `outer` positions (Zhang 2021)."""
+        N, size, i = len(x), settings["pool_size"], np.arange(len(x))[:, None]
+        first = np.arange(0, max(N - size + 1, 0), settings["pool_stride"])
+        pool = choose("the pooling", settings["pooling"], {"mean": np.mean, "max": np.max})
+        k_spans, v_spans = (pool(rows[:, first[:, None] + np.arange(size)], axis=2) for rows in (k, v))
+        spans = (first > i - settings["outer"]) & (first + size <= i + 1)
+        some = spans.any(axis=1)  # the rows with a span
+        y = softmax_attention(q, k, v, windowed(N, settings["window"]))
+        y[:, some] += softmax_attention(q[:, some], k_spans, v_spans, spans[some]) if some.any() else 0
+        return y
+
+    def tree(self, block, settings, x, q, k, v):
+        """Softmax over the means of spans of 2^l rows, each with its number of rows as a factor: `keys` or one more a level (Ye 2019)."""
+        y, levels = np.zeros_like(v), [(k, v)]
+        while levels[-1][0].shape[1] > 1:
+            levels.append([(rows[:, 0:-1:2] + rows[:, 1::2]) / 2 for rows in levels[-1]])
+        for i in range(len(x)):
+            end, level, parts = i + 1, 0, []
+            while end > 0:
+                count = settings["keys"] + (end - settings["keys"]) % 2
+                first = max(end - count, 0)
+                parts.append([rows[:, first:end] for rows in levels[level]] + [np.full(end - first, level * math.log(2))])
+                end, level = first // 2, level + 1
+            keys, values = (np.concatenate([part[n] for part in parts], axis=1) for n in (0, 1))
+            scores = np.einsum("hd,hnd->hn", q[:, i], keys) / math.sqrt(q.shape[-1]) + np.concatenate([part[2] for part in parts])
+            y[:, i] = np.einsum("hn,hnm->hm", softmax(scores), values)
+        return y
 
     def linear_attention(self, block, settings, x, q, k, v):
         maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square, "identity": lambda rows: (rows, 0),

@@ -13,10 +13,10 @@ import sys
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
     "base": 502,
-    "tensor": 7535,
-    "autograd": 3417,
-    "nn": 3000,
-    "cuda": 10356,
+    "tensor": 7635,
+    "autograd": 3625,
+    "nn": 3022,
+    "cuda": 10360,
     "data": 5360,
     "train": 5725,
     "bench": 2065,
@@ -26,7 +26,7 @@ BUDGETS = {
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [
     f"cli/{command}*.cpp" for command in "approx attend bench data eval help info judge manual plot presets runs sample train verify".split()]
 MAX_FILE, MAX_FUNCTION = 400, 60
-MAX_FILES = {"tools/linea_model.py": 580}  # one file that a user can copy
+MAX_FILES = {"tools/linea_model.py": 660}  # one file that a user can copy
 KERNELS = ("tensor/cpu/", "cuda/")
 
 TOKEN = re.compile(

@@ -13,13 +13,14 @@ std::vector<Worst> differences(const Subject& subject) {
     const Inputs x = draw(sizes, DType::f64, subject.stddev(), 1, 0.1);
     const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f64, 4, 2);
     const AttentionInputs in = inputs_for(*attention, x, true);
-    std::vector<Var> leaves = {in.q, in.v};
-    std::vector<std::string> names = {"dq", "dv"};
+    std::vector<Var> leaves = {in.v};
+    std::vector<std::string> names = {"dv"};
     const auto probe = [&](const std::string& name, const Var& leaf) {
       leaves.push_back(leaf);
       names.push_back("d" + name);
     };
     const AttentionTraits& traits = attention->traits();
+    if (traits.reads_queries) probe("q", in.q);
     if (traits.reads_keys && !traits.straight_through)
       probe("k", in.k);  // else dk is not the gradient of k
     if (in.gate.defined()) probe("gate", in.gate);

@@ -226,9 +226,11 @@ inline Outcome run(const Attention& attention, Method method, const AttentionInp
   const Var y = (attention.*method)(in, mask);
   backward(y, dy);
   outcome.y = y.value();
-  outcome.dq = in.q.grad();
-  outcome.dk =
-      attention.traits().reads_keys ? in.k.grad() : Tensor::zeros(in.k.shape(), in.k.dtype());
+  const auto gradient = [](const Var& x, bool read) {
+    return read ? x.grad() : Tensor::zeros(x.shape(), x.dtype());
+  };
+  outcome.dq = gradient(in.q, attention.traits().reads_queries);
+  outcome.dk = gradient(in.k, attention.traits().reads_keys);
   outcome.dv = in.v.grad();
   if (in.gate.defined()) outcome.dgate = in.gate.grad();
   for (const Parameter& parameter : attention.parameters())

@@ -5,6 +5,8 @@
 //   dv_j = sum_i a_ij dy_i      g_ij = a_ij (dy_i.v_j - dy_i.y_i)
 //   dq_i = s sum_j g_ij k_j     dk_j = s sum_i g_ij q_i
 //
+// A bias b_|i-j| is added to s q_i.k_j; db_n = sum_{|i-j| = n} g_ij.
+//
 // A tile is computed as far as its mask reaches and the rest of its weights is 0, so a row's bits do not
 // depend on keys that it does not see. Running sums as in softmax_attention.cpp, over the parts of a
 // set in order.
@@ -140,6 +142,28 @@ void clear_outside(const Hull& hull, int64_t keys, T* row) {
   std::fill(row + hull.end, row + keys, T(0));
 }
 
+// body(j, |i - j|) of the keys of a tile between the first and the last that the query at `position` sees.
+template <typename Body>
+void each_distance(const Hull& hull, int64_t position, const Block& keys, const Body& body) {
+  for (int64_t j = hull.first; j < hull.end; ++j)
+    body(j, std::abs(position - std::max<int64_t>(keys.position(j), 0)));
+}
+
+// Adds the bias of the head to the scores of a tile.
+template <typename T>
+void add_bias(const SparseShape& shape, const T* bias, int64_t bh, const Block& queries,
+              const Block& keys, const Tile& tile, T* scores) {
+  if (bias == nullptr) return;
+  const T* const own = bias + bh % shape.valid.heads * shape.bias_length;
+  each_row(queries, [&](int64_t i, int64_t row) {
+    T* const at = scores + i * tile.keys;
+    each_distance(hull_of(tile.bits[i]), shape.position(row), keys,
+                  [&](int64_t j, int64_t distance) {
+                    if ((tile.bits[i] >> j & 1) != 0) at[j] += own[distance];
+                  });
+  });
+}
+
 // One row of a tile: scores become weights. Returns the factor of the sums before.
 template <typename T>
 T accumulate_row(uint64_t bits, int64_t keys, T* row, T& row_max, T& row_total) {
@@ -161,9 +185,9 @@ T accumulate_row(uint64_t bits, int64_t keys, T* row, T& row_max, T& row_total) 
 
 // The tiles of a block of queries.
 template <typename T>
-void read_block(const SparseShape& shape, const AttentionRows<const T>& in, int64_t bh,
-                const Part& part, int64_t block, T* maxima, T* totals, const HeadRows<T>& y,
-                Arena<T> arena) {
+void read_block(const SparseShape& shape, const AttentionRows<const T>& in, const T* bias,
+                int64_t bh, const Part& part, int64_t block, T* maxima, T* totals,
+                const HeadRows<T>& y, Arena<T> arena) {
   const int64_t D = shape.key_size, M = shape.value_size;
   const int64_t valid = valid_keys(shape.valid, bh, shape.keys);
   const Block queries(part.queries, block);
@@ -179,6 +203,7 @@ void read_block(const SparseShape& shape, const AttentionRows<const T>& in, int6
     const ValueRows<T> k = row_views(in.k, bh, at, D, valid, own),
                        v = row_views(in.v, bh, at, M, valid, own);
     band_products(tile, D, q, k, scores, own);
+    add_bias(shape, bias, bh, queries, at, tile, scores);
     each_row(queries, [&](int64_t i, int64_t row) {
       const T shrink =
           accumulate_row(tile.bits[i], tile.keys, scores + i * tile.keys, maxima[row], totals[row]);
@@ -206,7 +231,7 @@ struct Extents {
 
 template <typename T>
 void sparse_attention(Context& ctx, const SparseShape& shape, const AttentionRows<const T>& in,
-                      const HeadRows<T>& y, T* log_sums) {
+                      const T* bias, const HeadRows<T>& y, T* log_sums) {
   const int64_t BH = shape.batch_heads, N = shape.queries, D = shape.key_size, M = shape.value_size;
   const Extents extents(shape);
   const int64_t each = kTile * (kTile + 3 * D + 2 * M);
@@ -219,8 +244,8 @@ void sparse_attention(Context& ctx, const SparseShape& shape, const AttentionRow
       const int64_t bh = item / extents.blocks, block = item % extents.blocks;
       const KeyTileSet& set = shape.sets[bh];
       if (part < set.count && block < tiles_of(set.parts[part].queries.count))
-        read_block(shape, in, bh, set.parts[part], block, log_sums + bh * N, totals.data() + bh * N,
-                   y, Arena<T>(workspace.data() + thread * each));
+        read_block(shape, in, bias, bh, set.parts[part], block, log_sums + bh * N,
+                   totals.data() + bh * N, y, Arena<T>(workspace.data() + thread * each));
     });
   parallel_rows(ctx, BH * N, M, [&](int64_t row) {
     const T total = totals.data()[row];
@@ -231,9 +256,10 @@ void sparse_attention(Context& ctx, const SparseShape& shape, const AttentionRow
 
 template <typename T>
 void sparse_attention_backward(Context& ctx, const SparseShape& shape,
-                               const AttentionRows<const T>& in, const HeadRows<const T>& y,
-                               const T* log_sums, const HeadRows<const T>& dy,
-                               const AttentionRows<T>& grads) {
+                               const AttentionRows<const T>& in, const T* bias,
+                               const HeadRows<const T>& y, const T* log_sums,
+                               const HeadRows<const T>& dy, const AttentionRows<T>& grads,
+                               T* dbias) {
   const int64_t D = shape.key_size, M = shape.value_size, N = shape.queries;
   const T scale = static_cast<T>(shape.scale);
   const int64_t each = kTile * (2 * kTile + 5 * D + 4 * M + std::max(D, M) + 2);
@@ -258,6 +284,7 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
                          v = row_views(in.v, bh, at, M, valid, own);
       band_products(tile, D, q, k, weights, own);
       band_products(tile, M, dys, v, g, own);
+      add_bias(shape, bias, bh, queries, at, tile, weights);
       for (int64_t i = 0; i < rows; ++i) {
         T *const a = weights + i * tile.keys, *const ga = g + i * tile.keys;
         const uint64_t seen = queries.position(i) < 0 ? 0 : tile.bits[i];
@@ -272,6 +299,12 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
         }
         clear_outside(hull, tile.keys, a);
         clear_outside(hull, tile.keys, ga);
+        if (dbias == nullptr || hull.end == 0) continue;
+        T* const db = dbias + bh * shape.bias_length;
+        each_distance(hull, shape.position(queries.position(i)), at,
+                      [&](int64_t j, int64_t distance) {
+                        if ((seen >> j & 1) != 0) db[distance] += ga[j];
+                      });
       }
       add_past(tile, D, g, k, dq, D);
       if (at.positions == nullptr) {
@@ -290,6 +323,7 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
     add_rows(dq, bh, queries, D, scale, grads.q);
   };
   parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
+    if (dbias != nullptr) std::fill_n(dbias + bh * shape.bias_length, shape.bias_length, T(0));
     for (int64_t i = 0; i < N; ++i) std::fill_n(grads.q.at(bh, i), D, T(0));
     for (int64_t j = 0; j < shape.keys; ++j) {
       std::fill_n(grads.k.at(bh, j), D, T(0));

@@ -44,6 +44,9 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
       "--redraw 3 --layers 2 --heads 2 --dim 16 --ffn 32 --batch 2 --reversible",
       "train --task text --data text.txt --length 24 --attention informer --factor 1 --layers 2 "
       "--heads 2 --dim 16 --ffn 32 --batch 2 --reversible",
+      "train --task text --data text.txt --length 24 --attention "
+      "prior:prior=span/mca/bpt:keys=2/average/synthesizer/pooling --layers 6 --heads 2 --dim 16 "
+      "--ffn 32 --batch 2",
       "train --task text --data text.txt --length 24 --attention kda/kda/kda/softmax --layers 4 "
       "--heads 2 --dim 16 --ffn 32 --batch 2 --positions rotary --optimizer muon",
       "train --task text --data text.txt --length 24 --attention ssd/softmax:window=8/gla/retnet "

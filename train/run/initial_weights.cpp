@@ -161,7 +161,7 @@ class InitialWeights {
     if (contains_any(name, {"row_embedding", "column_embedding", "channel_embedding"}))
       return load_axis(target);
     if (name == "output_head.weight" && base_.tie && !now_.tie) return untie(target);
-    const bool of_others = contains_any(name, {".qkv.", ".qv."}) && !file_.contains(name);
+    const bool of_others = contains_any(name, {".qkv.", ".qv.", ".v."}) && !file_.contains(name);
     if (is_redefined(name) || (of_attention && !fits(target)) || of_others || may_be_new(name)) {
       fresh_.push_back(name);
     } else {

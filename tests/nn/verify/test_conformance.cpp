@@ -86,6 +86,14 @@ TEST(Registry, ListsEveryMechanism) {
                             "induced --slots 8",
                             "luna --slots 8",
                             "nystrom --slots 8 --conv 5",
+                            "average",
+                            "synthesizer --synth random --rank 6",
+                            "synthesizer --synth dense",
+                            "prior --prior gaussian",
+                            "prior --prior span",
+                            "mca --ratio 3",
+                            "pooling --window 20 --outer 90",
+                            "bpt --keys 3",
                             "bigbird --block 16 --randoms 2",
                             "axial",
                             "star",
@@ -109,7 +117,7 @@ TEST(Registry, AnUnknownNameListsTheNames) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_NE(std::string(error.what()).find("nonesuch"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("performer, retnet, soft-vq, softmax, "),
+    EXPECT_NE(std::string(error.what()).find("pooling, prior, retnet, soft-vq, softmax, "),
               std::string::npos)
         << error.what();
   }
