@@ -173,7 +173,7 @@ TopKeysShape over_list(const SoftmaxShape& all, int64_t count) {
 // x [B,H,N,W] in another width: columns left out, or 0 added.
 Tensor in_width(const Tensor& x, int64_t width) {
   const Tensor y = Tensor::zeros(x.shape().with(-1, width), x.dtype());
-  with_real(x.dtype(), "prototype_attention", [&](auto zero) {
+  with_real(x.dtype(), "rest_attention", [&](auto zero) {
     using T = decltype(zero);
     kernels<T>(context().device)
         .copy_rows(context(), HeadTensor(x).rows<T>(), HeadTensor(y).rows<T>(),
@@ -196,7 +196,6 @@ struct Prototypes {
     kernels<T>(context().device)
         .softmax_attention(context(), shape, of_p.rows<T>(), of_k.rows<T>(), of_v.rows<T>(),
                            HeadTensor(y).rows<T>(), l.data<T>());
-    if (!list.defined()) return;
     listed_y = Tensor(y.shape(), p.dtype());
     listed_l = Tensor(l.shape(), p.dtype());
     kernels<T>(context().device)
@@ -283,20 +282,14 @@ struct Prototypes {
 }  // namespace
 
 // Formulas of forward and backward: tensor/cpu/softmax_attention.cpp, top_keys.cpp.
-Var prototype_attention(const Var& p, const Var& k, const Var& v, const Tensor& valid,
-                        const Tensor& keys) {
-  return with_real(p.dtype(), "prototype_attention", [&](auto zero) {
+Var rest_attention(const Var& p, const Var& k, const Var& v, const Tensor& valid,
+                   const Tensor& keys) {
+  return with_real(p.dtype(), "rest_attention", [&](auto zero) {
     using T = decltype(zero);
     Prototypes of{p.value(), k.value(), v.value(), valid, keys, {}, {}, {}, {}};
     of.compute<T>();
-    if (keys.defined())
-      return Var::from_op("prototype_attention", of.rest<T>(), {p, k, v},
-                          [of](const Tensor& dy) { return of.rest_gradients<T>(dy); });
-    return Var::from_op("prototype_attention", of.y, {p, k, v},
-                        [of](const Tensor& dy) -> Gradients {
-                          const std::vector<Tensor> all = of.gradients<T>(of.v, of.y, dy, false);
-                          return {all[0], all[1], all[2]};
-                        });
+    return Var::from_op("rest_attention", of.rest<T>(), {p, k, v},
+                        [of](const Tensor& dy) { return of.rest_gradients<T>(dy); });
   });
 }
 

@@ -19,16 +19,16 @@ Tensor rounded_cluster_means(const Tensor& q, const Tensor& clusters, int64_t co
 // x_{c(i)} for each i, x [B,H,C,W] -> [B,H,N,W]; 0 in no cluster.
 Var rows_of_clusters(const Var& x, const Tensor& clusters);
 
-// p [B,H,C,D], k [B,H,N,D], v [B,H,N,M] -> sum_j a_cj v_j [B,H,C,M] over the keys that exist; valid as in
-// AttentionMask. With keys T_c, i32 [B,H,C,K] and -1 where there are fewer: [B,H,C,M+1], the sum over j not in
-// T_c, and m_c = sum of a_cj over j in T_c.
-Var prototype_attention(const Var& p, const Var& k, const Var& v, const Tensor& valid,
-                        const Tensor& keys = {});
+// p [B,H,C,D], k [B,H,N,D], v [B,H,N,M], keys T_c, i32 [B,H,C,K] and -1 where there are fewer -> [B,H,C,M+1]: the
+// sum of a_cj v_j over the keys that exist and are not in T_c, and m_c = the sum of a_cj over j in T_c; valid as in
+// AttentionMask.
+Var rest_attention(const Var& p, const Var& k, const Var& v, const Tensor& valid,
+                   const Tensor& keys);
 
 // The keys of the `count` largest p_c.k_j, i32 [B,H,C,count] in order, -1 where there are fewer. For decide().
 Tensor prototype_keys(const Tensor& p, const Tensor& k, const Tensor& valid, int64_t count);
 
-// y_i = rest_c + m_c x_i, c = c(i), of rest and m as prototype_attention gives them, x [B,H,N,M]; 0 in no
+// y_i = rest_c + m_c x_i, c = c(i), of rest and m as rest_attention gives them, x [B,H,N,M]; 0 in no
 // cluster.
 Var add_to_rest(const Var& rest, const Var& x, const Tensor& clusters);
 

@@ -16,6 +16,7 @@
 #include "autograd/decisions.h"
 #include "autograd/ops.h"
 #include "autograd/prototypes.h"
+#include "autograd/softmax_attention.h"
 #include "autograd/sparse_attention.h"
 #include "base/random.h"
 #include "nn/attention/builtin.h"
@@ -110,7 +111,8 @@ class ClusteredAttention final : public Attention {
         in.q, [&] { return hamming_clusters(in.q.value(), planes_, mask.valid, clusters_); });
     const Var p = cluster_means(in.q, clusters, C);
     if (keys_ == 0)
-      return rows_of_clusters(prototype_attention(p, in.k, in.v, mask.valid), clusters);
+      return rows_of_clusters(softmax_attention({p, in.k, in.v, Var()}, {false, mask.valid}),
+                              clusters);
     const int64_t K = std::min(keys_, N);
     const Tensor keys = decide_keys(in.q, [&] {
       return prototype_keys(rounded_cluster_means(in.q.value(), clusters, C), in.k.value(),
@@ -122,7 +124,7 @@ class ClusteredAttention final : public Attention {
                               keys.data<int32_t>() + bh * C * K, C, K);
     };
     const Var own = sparse_attention({in.q, in.k, in.v, Var()}, {false, mask.valid}, sets);
-    return add_to_rest(prototype_attention(p, in.k, in.v, mask.valid, keys), own, clusters);
+    return add_to_rest(rest_attention(p, in.k, in.v, mask.valid, keys), own, clusters);
   }
 
   // With matrices [N,C] and [C,N] of clusters and weights.

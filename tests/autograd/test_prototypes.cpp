@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/gradcheck.h"
+#include "autograd/softmax_attention.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -27,23 +28,23 @@ TEST(Prototypes, GradientsAreThoseOfDifferences) {
   };
   check([&](const std::vector<Var>& x) { return cluster_means(x[0], clusters, 4); }, {kRows});
   check([&](const std::vector<Var>& x) { return rows_of_clusters(x[0], clusters); }, {kOfClusters});
-  check([&](const std::vector<Var>& x) { return prototype_attention(x[0], x[1], x[2], valid); },
-        {kOfClusters, kRows, kRows.with(-1, 2)});
   check(
-      [&](const std::vector<Var>& x) { return prototype_attention(x[0], x[1], x[2], valid, keys); },
+      [&](const std::vector<Var>& x) {
+        return softmax_attention({x[0], x[1], x[2], Var()}, {false, valid});
+      },
       {kOfClusters, kRows, kRows.with(-1, 2)});
+  check([&](const std::vector<Var>& x) { return rest_attention(x[0], x[1], x[2], valid, keys); },
+        {kOfClusters, kRows, kRows.with(-1, 2)});
   check([&](const std::vector<Var>& x) { return add_to_rest(x[0], x[1], clusters); },
         {kOfClusters, kRows.with(-1, 2)});
 }
 
-// With values of 1 the rest is 1 - m, and all keys are 1.
+// With values of 1 the rest is 1 - m.
 TEST(Prototypes, WeightsSumToOne) {
   const Var p(random_tensor(kOfClusters, 1)), k(random_tensor(kRows, 2)),
       v(Tensor::full(kRows.with(-1, 1), DType::f64, 1.0));
-  for (const double y : prototype_attention(p, k, v, {}).value().to_doubles())
-    EXPECT_NEAR(y, 1, 1e-14);
   const Tensor keys = prototype_keys(p.value(), k.value(), {}, 2);
-  const std::vector<double> y = prototype_attention(p, k, v, {}, keys).value().to_doubles();
+  const std::vector<double> y = rest_attention(p, k, v, {}, keys).value().to_doubles();
   for (size_t row = 0; row < 8; ++row) {
     EXPECT_NEAR(y[2 * row] + y[2 * row + 1], 1, 1e-14);
     EXPECT_GT(y[2 * row + 1], 2.0 / 6);  // the two of largest weight
