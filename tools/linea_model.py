@@ -30,7 +30,7 @@ TASKS = "digits mnist cifar10 images text copy"
 READ = """attention attention_output before beta_range bias block buckets channels class_embedding codes decay dilation feature features gate_rank
 heads key_norm keys layer_convolution layers length levels nu output_head pattern pattern_by positions reversible rounds rule size stride
 summary task tie window"""
-UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device dim
+UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment copy_tokens data decay_steps device dim
 dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr max_time memory min_lr muon_lr
 muon_momentum optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
 tokenizer vocab warmup weight_decay"""

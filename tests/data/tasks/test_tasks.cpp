@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 
+#include "base/random.h"
 #include "data/tasks/digits.h"
 #include "data/tasks/task.h"
 #include "tests/data/data_helpers.h"
@@ -292,6 +293,34 @@ TEST(Copy, RowsStepsSeedsAndSplitsDiffer) {
   for (const int32_t target : task->eval_batch(Split::val, 0, 1000).targets)
     if (target != kNotScored) ++of_token[static_cast<size_t>(target)];
   for (const int count : of_token) EXPECT_NEAR(count, 6300, 400);  // 5 standard deviations
+}
+
+// Numbers that earlier versions drew, which had ten tokens and no setting for them.
+TEST(Copy, TenTokensAreTheDefault) {
+  TaskOptions options = named("copy");
+  options.settings["length"] = 12;
+  const Batch batch = make_task(options)->train_batch(1, 3, 2);
+  options.settings["copy_tokens"] = 10;
+  EXPECT_EQ(make_task(options)->train_batch(1, 3, 2).inputs, batch.inputs);
+  const RandomStream stream{1, Purpose::task, 0, 3};
+  for (uint64_t i = 1; i <= 5; ++i)
+    EXPECT_EQ(batch.inputs[12 + i], static_cast<int32_t>(random_below(stream, 12 + i, 10)));
+}
+
+TEST(Copy, HasAsManyTokensAsAskedFor) {
+  TaskOptions options = named("copy");
+  options.settings["copy_tokens"] = 127;
+  const auto task = make_task(options);
+  EXPECT_EQ(task->vocab_size(), 128);
+  EXPECT_EQ(task->shape().start, 127);
+  const Batch batch = task->eval_batch(Split::val, 0, 200);
+  std::array<int, 128> of_token{};
+  for (const int32_t target : batch.targets)
+    if (target != kNotScored) ++of_token.at(static_cast<size_t>(target));
+  EXPECT_EQ(of_token[127], 0);
+  for (size_t token = 0; token < 127; ++token) EXPECT_NEAR(of_token[token], 99, 50);
+  options.settings["copy_tokens"] = 1;
+  expect_error(ErrorKind::usage, {"`copy_tokens` is 1"}, [&] { task_shape(options); });
 }
 
 TEST(Copy, ImpossibleLengthsAreRefused) {
