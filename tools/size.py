@@ -12,13 +12,13 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "base": 500,
+    "base": 510,
     "tensor": 7385,
     "autograd": 2925,
-    "nn": 3000,
+    "nn": 3015,
     "cuda": 10350,
     "data": 5360,
-    "train": 5725,
+    "train": 5775,
     "bench": 2065,
     "cli": 1185,
 }
