@@ -57,8 +57,8 @@ struct ModelConfig : ModelSettings {
 
 class Transformer;
 
-// What a model reads: tokens i32 [B,N], N <= length; of a RetrievalModel, its second stream [B,N]; and
-// how many tokens of each sequence exist, i32 [B], where not all do.
+// What a model reads: tokens i32 [B,N], N <= length; of a RetrievalModel, its second stream [B,N];
+// and how many tokens of each sequence exist, i32 [B], where not all do.
 struct ModelInputs {
   ModelInputs(Tensor tokens, Tensor second = {}, Tensor lengths = {})  // NOLINT: tokens alone do
       : ids(std::move(tokens)), second_ids(std::move(second)), valid(std::move(lengths)) {}
@@ -89,8 +89,8 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // -> outputs [B,N,output_head().outputs()]. Dropout where `training`; the terms that attentions add
-  // to the loss are added to *auxiliary, unless that is null.
+  // -> outputs [B,N,output_head().outputs()]. Dropout where `training`; the terms that attentions
+  // add to the loss are added to *auxiliary, unless that is null.
   virtual Var forward(const ModelInputs& in, bool training, Var* auxiliary = nullptr) const = 0;
 
   // The recurrent form: ids i32 [B] of the next position -> outputs [B,output_head().outputs()], by

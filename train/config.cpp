@@ -183,8 +183,8 @@ std::vector<std::string> layers_by_attention(const RunConfig& config) {
 
 namespace {
 
-// Whether rows may not read later ones: where the task predicts its own input, where the user says so,
-// and where an attention has no other form.
+// Whether rows may not read later ones: where the task predicts its own input, where the user says
+// so, and where an attention has no other form.
 bool is_causal(const RunConfig& config, const TaskShape& shape, const ModelConfig& model) {
   if (shape.answer_tokens == 0 || config.mask == "causal") return true;
   for (size_t item = 0; item < model.attentions.size(); ++item)

@@ -13,8 +13,8 @@ struct Score {
   double bits_per_byte = 0;
   double accuracy = 0;  // fraction of scored positions whose most likely token is the target
   int64_t tokens = 0;   // scored positions
-  // The share of the commonest class in a task with one answer, else 0: the accuracy of a model that has
-  // learned nothing but the shares of the classes.
+  // The share of the commonest class in a task with one answer, else 0: the accuracy of a model
+  // that has learned nothing but the shares of the classes.
   double majority = 0;
 };
 

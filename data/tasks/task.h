@@ -148,8 +148,8 @@ constexpr uint32_t kListops = 24;                              // + split
 // An unscored batch of `rows` x `length`, all inputs `token`.
 Batch blank_batch(int64_t rows, int64_t length, int32_t token);
 
-// After `tokens` tokens of row `row`: the answer tokens of `shape`, `answer` each, the last one with the
-// class as target; and the row's length.
+// After `tokens` tokens of row `row`: the answer tokens of `shape`, `answer` each, the last one
+// with the class as target; and the row's length.
 void put_answer(const TaskShape& shape, int64_t tokens, int32_t answer, int32_t class_number,
                 Batch& batch, int64_t row);
 

@@ -253,6 +253,55 @@ TEST(Digits, ImpossibleOptionsAreRefused) {
   refused([](TaskOptions& o) { o.settings["data"] = "folder"; }, "no setting `data`");
 }
 
+// The tokens of the images that the other task predicts, then the question for their class.
+TEST(Images, ClassesArePredictedAfterTheLastToken) {
+  TaskOptions options = small_digits();
+  options.settings["class_token"] = true;
+  const auto pixels = make_task(options);
+  options = small_digits();
+  options.settings["predict"] = std::string("class");
+  options.settings["answer_tokens"] = 2;
+  const auto classes = make_task(options);
+  EXPECT_EQ(classes->length(), 198);
+  EXPECT_EQ(classes->vocab_size(), 10);
+  EXPECT_EQ(classes->input_vocab_size(), 9);
+  EXPECT_EQ(classes->shape().answer_tokens, 2);
+  EXPECT_EQ(classes->shape().classes, 0);
+  for (const bool trains : {true, false}) {
+    const auto batch_of = [&](const Task& task) {
+      return trains ? task.train_batch(3, 1, 20) : task.eval_batch(Split::test, 40, 20);
+    };
+    const Batch known = batch_of(*pixels), asked = batch_of(*classes);
+    EXPECT_TRUE(asked.lengths.empty());
+    for (int64_t row = 0; row < 20; ++row) {
+      std::vector<int32_t> tokens = row_of(known.targets, known, row), targets(197, kNotScored);
+      tokens.insert(tokens.end(), {8, 8});
+      targets.push_back(row_of(known.inputs, known, row)[0] - 8);
+      EXPECT_EQ(row_of(asked.inputs, asked, row), tokens);
+      EXPECT_EQ(row_of(asked.targets, asked, row), targets);
+    }
+  }
+  options.settings["class_token"] = true;
+  expect_error(ErrorKind::usage, {"`class_token`", "`predict` class"},
+               [&] { task_shape(options); });
+  options = small_digits();
+  options.settings["answer_tokens"] = 2;
+  expect_error(ErrorKind::usage, {"`answer_tokens`", "`predict` class"},
+               [&] { task_shape(options); });
+}
+
+TEST(Images, GrayIsOneChannel) {
+  TaskOptions options = named("cifar10");
+  options.settings["gray"] = true;
+  options.settings["predict"] = std::string("class");
+  const TaskShape shape = task_shape(options);
+  EXPECT_EQ(shape.channels, 1);
+  EXPECT_EQ(shape.length, 1025);
+  EXPECT_EQ(shape.vocab_size, 10);
+  options.settings["channels"] = 3;
+  expect_error(ErrorKind::usage, {"`gray`", "`channels` 3"}, [&] { task_shape(options); });
+}
+
 TEST(Copy, RepeatsTheInput) {
   TaskOptions options = named("copy");
   options.settings["length"] = 12;
@@ -295,7 +344,7 @@ TEST(Copy, RowsStepsSeedsAndSplitsDiffer) {
   for (const int count : of_token) EXPECT_NEAR(count, 6300, 400);  // 5 standard deviations
 }
 
-// Numbers that earlier versions drew, which had ten tokens and no setting for them.
+// Earlier versions had ten tokens and no setting for them: their sequences stay.
 TEST(Copy, TenTokensAreTheDefault) {
   TaskOptions options = named("copy");
   options.settings["length"] = 12;
