@@ -133,11 +133,13 @@ SettingValue parse_value(const Setting& setting, const std::string& text) {
 
 void replace_other_names(const Declarations& declared, const Settings& given, Settings& values) {
   for (const Setting& setting : declared) {
-    const auto& [key, value] = setting.stands_for;
+    const auto& [key, text] = setting.stands_for;
     if (key.empty() || !given.has(setting.key)) continue;
+    const Setting* const other = find_setting(declared, key);
+    const SettingValue value = other != nullptr ? parse_value(*other, text) : SettingValue(text);
     const bool on = values.flag(setting.key);
     values.erase(setting.key);
-    const bool has_value = values.has(key) && values.at(key) == SettingValue(value);
+    const bool has_value = values.has(key) && values.at(key) == value;
     if (given.has(key) && on != has_value)
       fail(ErrorKind::usage, "`{0}` {1} and `{2}` {3} contradict each other; leave `{0}` out",
            setting.key, on, key, to_string(values.at(key)));

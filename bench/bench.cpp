@@ -138,8 +138,9 @@ std::vector<std::string> model_preset_names(bool trains) {
   for (const ModelPreset& model : kModels) names.emplace_back(model.name);
   for (const std::string& name : preset_names()) {
     const bool is_own = std::find(names.begin(), names.end(), name) != names.end();
-    const std::string task = parse_toml(preset_text(name), name).values.text("task");
-    if (!is_own && (trains || !find_task(task).reads_pairs)) names.push_back(name);
+    if (is_own) continue;
+    const TaskShape shape = shape_of(config_from_toml(preset_text(name), name));
+    if (trains || (shape.second_vocab_size == 0 && shape.answer_tokens == 0)) names.push_back(name);
   }
   return names;
 }

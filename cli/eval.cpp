@@ -53,8 +53,15 @@ void run_eval(const EvalOptions& options) {
                                      {"bits", score.bits},
                                      {"accuracy", score.accuracy},
                                      {"tokens", score.tokens}};
+    if (saved.shape.answer_tokens > 0) result["majority"] = score.majority;
     if (is_text(saved.shape)) result["bits_per_byte"] = score.bits_per_byte;
     std::printf("%s\n", dump_json(result).c_str());
+    return;
+  }
+  if (saved.shape.answer_tokens > 0) {
+    fmt::print(
+        "step {}, split {}: loss {:.4f} nats, accuracy {:.4f}, majority {:.4f}, {} answers\n",
+        saved.step, options.split, score.loss, score.accuracy, score.majority, score.tokens);
     return;
   }
   fmt::print("step {}, split {}: loss {:.4f} nats, {:.4f} {}, {}accuracy {:.4f}, {} tokens\n",

@@ -289,7 +289,8 @@ void run_judge(const CLI::App& command, JudgeOptions& options) {
                  options.dtype, weights);
   print_note(saved.note);
   const bool is_text = saved.shape.side == 0;
-  require(saved.shape.second_vocab_size == 0 && (!is_text || !saved.vocabulary.empty()),
+  require(saved.shape.second_vocab_size == 0 && saved.shape.answer_tokens == 0 &&
+              (!is_text || !saved.vocabulary.empty()),
           "{} has no samples to judge: the task {} has right answers; see linea eval", options.run,
           saved.config.task);
   require(!was_given(command, is_text ? "--out" : "--tokens"),

@@ -271,7 +271,7 @@ void add_flags(CLI::App& command, SampleOptions& options) {
 
 // Refuses flags that do not apply to this model, or to this kind of image.
 void check_flags(const CLI::App& command, const SavedModel& saved, const SampleOptions& options) {
-  require(saved.shape.second_vocab_size == 0,
+  require(saved.shape.second_vocab_size == 0 && saved.shape.answer_tokens == 0,
           "{} answers questions of the task {}; there is nothing to sample: see linea eval",
           options.run, saved.config.task);
   if (saved.shape.side == 0)

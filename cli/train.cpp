@@ -76,10 +76,10 @@ void show_next(const Task& task, const std::string& run, TerminalProgress& progr
                             std::filesystem::is_empty(run + "/samples", ignored)
                                 ? ""
                                 : fmt::format(", samples in {}/samples", run)));
-  const bool has_text = task.shape().side == 0 && !task.serialized_vocabulary().empty();
-  progress.note(fmt::format("next: linea {} {}{}",
-                            has_text || task.shape().side > 0 ? "sample" : "eval", shell_quote(run),
-                            task.shape().side > 0 ? " --out grid.png" : ""));
+  const bool answers = task.shape().answer_tokens > 0, images = task.shape().side > 0 && !answers;
+  const bool has_text = !images && !answers && !task.serialized_vocabulary().empty();
+  progress.note(fmt::format("next: linea {} {}{}", has_text || images ? "sample" : "eval",
+                            shell_quote(run), images ? " --out grid.png" : ""));
 }
 
 // The words of the command line.

@@ -25,10 +25,11 @@ struct ModelSettings {
   std::string class_embedding = "first";
   std::string attention_output = "plain";   // or gated (nn/self_attention.h)
   std::string output_head = "categorical";  // or logistics
-  bool tie = false;                         // the output layer is the transposed token embedding
-  bool bias = true;                         // of the linear layers and norms
-  bool recompute = false;   // training saves a block's input alone and runs the block twice
-  bool reversible = false;  // blocks of two streams, of which training saves nothing
+  std::string mask = "auto";  // or causal: whether rows may read what follows (model_config)
+  bool tie = false;           // the output layer is the transposed token embedding
+  bool bias = true;           // of the linear layers and norms
+  bool recompute = false;     // training saves a block's input alone and runs the block twice
+  bool reversible = false;    // blocks of two streams, of which training saves nothing
   double dropout = 0;
   int64_t seed = 1;  // never negative
 };
@@ -40,6 +41,7 @@ struct ModelConfig : ModelSettings {
   int64_t vocab_size = 2;  // tokens that are predicted
   // Tokens that are read: the predicted ones, then start tokens or classes.
   int64_t input_vocab_size = 2;
+  bool causal = true;             // a row reads no later one
   int64_t second_vocab_size = 0;  // above 0: a RetrievalModel, which reads a second stream
   int64_t image_width = 0, image_channels = 0;  // of an image's rows; 0 without images
   int64_t classes = 0;                          // tokens after the predicted ones; 0: none
@@ -54,6 +56,14 @@ struct ModelConfig : ModelSettings {
 };
 
 class Transformer;
+
+// What a model reads: tokens i32 [B,N], N <= length; of a RetrievalModel, its second stream [B,N];
+// and how many tokens of each sequence exist, i32 [B], where not all do.
+struct ModelInputs {
+  ModelInputs(Tensor tokens, Tensor second = {}, Tensor lengths = {})  // NOLINT: tokens alone do
+      : ids(std::move(tokens)), second_ids(std::move(second)), valid(std::move(lengths)) {}
+  Tensor ids, second_ids, valid;
+};
 
 // The running state of a layer.
 struct LayerState {
@@ -79,15 +89,13 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // ids i32 [B,N], N <= length -> outputs [B,N,output_head().outputs()]. second_ids [B,N]: the
-  // second input stream, of a RetrievalModel. Dropout where `training`; the terms that attentions
+  // -> outputs [B,N,output_head().outputs()]. Dropout where `training`; the terms that attentions
   // add to the loss are added to *auxiliary, unless that is null.
-  virtual Var forward(const Tensor& ids, bool training, const Tensor& second_ids = Tensor(),
-                      Var* auxiliary = nullptr) const = 0;
+  virtual Var forward(const ModelInputs& in, bool training, Var* auxiliary = nullptr) const = 0;
 
   // The recurrent form: ids i32 [B] of the next position -> outputs [B,output_head().outputs()], by
   // the weights as they were at the start. Errors: a position past the length, a model that does
-  // not sample.
+  // not sample: of pairs, or not causal.
   virtual DecodeState start(int64_t batch) const;
   Tensor step(DecodeState& state, const Tensor& ids) const;
   // A step in two: begin_position counts the position and writes it to the device, decode computes.

@@ -54,8 +54,8 @@ RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
   init.add({"output_head.weight", output_.weight});
 }
 
-Var RetrievalModel::forward(const Tensor& ids, bool, const Tensor& second_ids,
-                            Var* auxiliary) const {
+Var RetrievalModel::forward(const ModelInputs& inputs, bool, Var* auxiliary) const {
+  const Tensor &ids = inputs.ids, &second_ids = inputs.second_ids;
   require(second_ids.defined(), "this model reads two tokens at a position: give it both");
   const Var token = tokens_.forward(ids), second = second_tokens_.forward(second_ids);
   const Var qk = split_heads(add(qk_.forward(token), second_qk_.forward(second)), 2, 1);
@@ -65,7 +65,7 @@ Var RetrievalModel::forward(const Tensor& ids, bool, const Tensor& second_ids,
   in.v = select(split_heads(embedding(one_hot_, second_ids), 1, 1), 0);
   if (gate_.weight.defined()) set_gates(in, gate_.forward(add(token, second)), *attentions_[0]);
   add_auxiliary_loss(*attentions_[0], in, auxiliary);
-  return output_.forward(merge_heads(attentions_[0]->forward(in, AttentionMask{})));
+  return output_.forward(merge_heads(attentions_[0]->forward(in, {config_.causal, inputs.valid})));
 }
 
 void RetrievalModel::scale_queries_from_softmax(int64_t) {

@@ -19,8 +19,7 @@ class RetrievalModel final : public Model {
   // Error: more than one layer or head, reversible blocks.
   explicit RetrievalModel(const ModelConfig& config);
 
-  Var forward(const Tensor& ids, bool training, const Tensor& second_ids = Tensor(),
-              Var* auxiliary = nullptr) const override;
+  Var forward(const ModelInputs& in, bool training, Var* auxiliary = nullptr) const override;
 
   void scale_queries_from_softmax(int64_t layer) override;
   int64_t matrix_weights() const override;

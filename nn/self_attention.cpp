@@ -14,8 +14,8 @@ std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64
   const AttentionOptions options = config.attention_of(layer);
   std::shared_ptr<Attention> attention = make_attention(options);
   const AttentionTraits& traits = attention->traits();
-  require(traits.not_causal.empty(), "`attention` {} has no causal form: {}", options.name,
-          traits.not_causal);
+  require(traits.not_causal.empty() || !config.causal, "`attention` {} has no causal form: {}",
+          options.name, traits.not_causal);
   if ((config.recompute || config.reversible) && !traits.recomputable)
     fail(ErrorKind::usage,
          "`{}` does not go with `attention` {}: it counts its codes, or adds to the loss, each "
@@ -123,11 +123,11 @@ AttentionInputs SelfAttention::project(const Var& x, int64_t first) const {
 }
 
 Var SelfAttention::forward(const Var& residual, const Var& input, float dropout,
-                           Var* auxiliary) const {
+                           const AttentionMask& mask, Var* auxiliary) const {
   const Var x = convolution.forward(input);
   const AttentionInputs in = project(x, 0);
   add_auxiliary_loss(*attention, in, auxiliary);
-  const Var mixed = cast(attention->forward(in, AttentionMask{}), x.dtype());
+  const Var mixed = cast(attention->forward(in, mask), x.dtype());
   return add_output(residual, x, in.qkv.defined() ? mixed : merge_heads(mixed), dropout);
 }
 

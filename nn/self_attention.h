@@ -40,7 +40,8 @@ struct SelfAttention {
 
   // x [B,N,dim]; residual undefined: the branch alone. What the attention adds to the loss is added
   // to *auxiliary, unless that is null.
-  Var forward(const Var& residual, const Var& x, float dropout, Var* auxiliary = nullptr) const;
+  Var forward(const Var& residual, const Var& x, float dropout, const AttentionMask& mask = {},
+              Var* auxiliary = nullptr) const;
   // One position x [B,1,dim], without gradients; changes the state.
   Var step(const Var& residual, const Var& x, LayerState& state) const;
 
@@ -62,8 +63,8 @@ struct SelfAttention {
 };
 
 const std::vector<std::string>& attention_output_kinds();
-// The attention of a layer. Error: one that cannot run twice, where config.recompute or
-// config.reversible asks for it.
+// The attention of a layer. Errors: one without a causal form where the model is causal; one that
+// cannot run twice, where config.recompute or config.reversible asks for it.
 std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64_t layer);
 // The parts of its inputs that an attention reads, as the name of the layer that makes them: "qkv", "qv" or
 // "v".

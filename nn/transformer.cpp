@@ -45,7 +45,9 @@ Var Transformer::outputs(const Var& x) const {
   return norm_linear(x, norm, output);
 }
 
-Var Transformer::forward(const Tensor& ids, bool training, const Tensor&, Var* auxiliary) const {
+Var Transformer::forward(const ModelInputs& in, bool training, Var* auxiliary) const {
+  const Tensor& ids = in.ids;
+  const AttentionMask mask{config_.causal, in.valid};
   require(ids.size(1) <= config_.length, "{} positions do not fit the model's length of {}",
           ids.size(1), config_.length);
   const float rate = training ? static_cast<float>(config_.dropout) : 0;
@@ -57,14 +59,16 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor&, Var* a
   x = dropout(config_.stored == DType::bf16 ? cast(x, DType::bf16) : x, rate, 0);
   if (config_.reversible) {
     std::vector<ReversibleLayer> layers;
-    for (const TransformerBlock& block : blocks_) layers.push_back(block.reversible_layer(rate));
+    for (const TransformerBlock& block : blocks_)
+      layers.push_back(block.reversible_layer(rate, mask));
     return outputs(reversible(std::move(layers), x));
   }
   for (const TransformerBlock& block : blocks_) {
     if (training && config_.recompute) {  // a block that runs twice adds nothing to *auxiliary
-      x = recomputed([&block, rate](const Var& input) { return block.forward(input, rate); }, x);
+      x = recomputed(
+          [&block, rate, mask](const Var& input) { return block.forward(input, rate, mask); }, x);
     } else {
-      x = block.forward(x, rate, auxiliary);
+      x = block.forward(x, rate, mask, auxiliary);
     }
   }
   return outputs(x);
@@ -87,6 +91,9 @@ void Transformer::prepare_for_sampling() {
 }
 
 DecodeState Transformer::start(int64_t batch) const {
+  require(
+      config_.causal,
+      "this model reads what follows a token, too, and does not sample: train with `mask` causal");
   DecodeState state;
   state.device_position = Tensor::zeros({batch}, DType::i32);
   if (classes_.weight.defined()) state.classes = Tensor::zeros({batch}, DType::i32);
@@ -119,7 +126,7 @@ Tensor Transformer::decode(DecodeState& state, const Tensor& ids) const {
   for (size_t layer = 0; layer < model.blocks_.size(); ++layer) {
     const TransformerBlock& block = model.blocks_[layer];
     if (config_.reversible) {
-      reversible_layers.push_back(block.reversible_layer(0, &state.layers[layer]));
+      reversible_layers.push_back(block.reversible_layer(0, {}, &state.layers[layer]));
     } else {
       x = block.step(x, state.layers[layer]);
     }

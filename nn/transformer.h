@@ -24,8 +24,7 @@ class Transformer final : public Model {
  public:
   explicit Transformer(const ModelConfig& config);
 
-  Var forward(const Tensor& ids, bool training, const Tensor& second_ids = Tensor(),
-              Var* auxiliary = nullptr) const override;
+  Var forward(const ModelInputs& in, bool training, Var* auxiliary = nullptr) const override;
   DecodeState start(int64_t batch) const override;
   Tensor decode(DecodeState& state, const Tensor& ids) const override;
 

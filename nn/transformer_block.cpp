@@ -17,22 +17,24 @@ TransformerBlock::TransformerBlock(ParameterInit& init, const ModelConfig& confi
       attention(init, prefix_of_layer(layer), config, layer, first_stream(layer)),
       feed_forward(init, prefix_of_layer(layer), config, first_stream(layer) + 1) {}
 
-Var TransformerBlock::forward(const Var& x, float dropout, Var* auxiliary) const {
+Var TransformerBlock::forward(const Var& x, float dropout, const AttentionMask& mask,
+                              Var* auxiliary) const {
   const ModuleScope scope("blocks", layer);
   if (attention.qkv.weight.dtype() != x.dtype()) {
     TransformerBlock stored = *this;
     cast_weights(stored.weights(), x.dtype());
-    return stored.forward(x, dropout, auxiliary);
+    return stored.forward(x, dropout, mask, auxiliary);
   }
-  const Var mixed = attention.forward(x, x, dropout, auxiliary);
+  const Var mixed = attention.forward(x, x, dropout, mask, auxiliary);
   return feed_forward.forward(mixed, mixed, dropout);
 }
 
-ReversibleLayer TransformerBlock::reversible_layer(float dropout, LayerState* state) const {
-  return {[this, dropout, state](const Var& x) {
+ReversibleLayer TransformerBlock::reversible_layer(float dropout, const AttentionMask& mask,
+                                                   LayerState* state) const {
+  return {[this, dropout, mask, state](const Var& x) {
             const ModuleScope scope("blocks", layer);
             return state != nullptr ? attention.step(Var(), x, *state)
-                                    : attention.forward(Var(), x, dropout);
+                                    : attention.forward(Var(), x, dropout, mask);
           },
           [this, dropout, state](const Var& x) {
             const ModuleScope scope("blocks", layer);

@@ -14,13 +14,15 @@ struct TransformerBlock {
   // Parameters: blocks.LAYER.
   TransformerBlock(ParameterInit& init, const ModelConfig& config, int64_t layer);
 
-  Var forward(const Var& x, float dropout, Var* auxiliary = nullptr) const;
+  Var forward(const Var& x, float dropout, const AttentionMask& mask = {},
+              Var* auxiliary = nullptr) const;
   Var step(const Var& x, LayerState& state) const;  // one position, x [B,1,dim]
   // The state before the first position; `positions` is read at each step.
   LayerState start(const Tensor& positions, DType stored) const;
   // The block as a reversible layer of two streams: x1 + attention(x2), x2 + feed_forward(x1); with
   // a state, one decoding step.
-  ReversibleLayer reversible_layer(float dropout, LayerState* state = nullptr) const;
+  ReversibleLayer reversible_layer(float dropout, const AttentionMask& mask = {},
+                                   LayerState* state = nullptr) const;
 
   std::vector<Linear*> linears();
   std::vector<Var*> weights();

@@ -28,10 +28,10 @@ DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
 READ = """attention attention_output before beta_range bias block buckets channels class_embedding codes decay dilation factor feature features gate_rank heads
-key_norm keys layer_convolution layers length levels nu outer output_head pattern pattern_by pool_size pool_stride pooling positions prior ramp
+key_norm keys layer_convolution layers length levels nu outer output_head pattern pattern_by pool_size pool_stride pooling positions predict prior ramp
 randoms rank ratio reversible rounds rule seed size slots stride summary synth task tie window"""
-UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment data decay_steps device dim
-dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr max_time memory min_lr muon_lr
+UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment copy_tokens data decay_steps device dim
+dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr mask max_time memory min_lr muon_lr
 muon_momentum optimizer projection recompute redraw sample_every save_every segment sigma spike_guard steps tensorboard threads
 tokenizer vocab warmup weight_decay"""
 PATTERNS = "sparse local longformer bigbird sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()
@@ -312,6 +312,7 @@ class Model:
         self.start = self.codes.index(10) if 10 in self.codes else 0  # before the first token: the newline
         self.length = len(tensors.get("position_embedding.weight", ())) or settings.get("length", 0)
         choose("the task", settings["task"], TASKS.split())
+        choose("what is predicted,", settings.get("predict", "pixels"), ["pixels"])
         self([0])  # refuses what is not known
         for name in tensors:
             if name not in self.used and not name.endswith(("codebook_counts", "codebook_sums")):  # of training

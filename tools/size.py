@@ -12,13 +12,13 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "base": 502,
+    "base": 510,
     "tensor": 7635,
     "autograd": 3625,
-    "nn": 3022,
+    "nn": 3037,
     "cuda": 10360,
     "data": 5360,
-    "train": 5725,
+    "train": 5775,
     "bench": 2065,
     "cli": 1185,
 }

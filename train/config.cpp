@@ -181,12 +181,35 @@ std::vector<std::string> layers_by_attention(const RunConfig& config) {
   return lines.size() > 1 ? lines : std::vector<std::string>();
 }
 
+namespace {
+
+// Whether rows may not read later ones: where the task predicts its own input, where the user says
+// so, and where an attention has no other form.
+bool is_causal(const RunConfig& config, const TaskShape& shape, const ModelConfig& model) {
+  if (shape.answer_tokens == 0 || config.mask == "causal") return true;
+  for (size_t item = 0; item < model.attentions.size(); ++item)
+    if (make_smallest(model.attention_of(static_cast<int64_t>(item)))->traits().causal_only)
+      return true;
+  return false;
+}
+
+}  // namespace
+
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   require(
       config.output_head != "logistics" || shape.levels > 0,
       "`output_head` logistics needs brightness levels, and {} has none: leave it out, or choose "
       "a task of images",
       config.task.empty() ? "a benchmark of random tokens" : "task " + config.task);
+  const bool answers = shape.answer_tokens > 0;
+  require(!answers || config.output_head == "categorical",
+          "`output_head` {} predicts brightness levels, and task {} a class: leave it out",
+          config.output_head, config.task);
+  require(
+      !answers || !config.tie,
+      "`tie` needs a task that predicts the tokens that it reads, and task {} predicts a class: "
+      "leave it out",
+      config.task);
   ModelConfig model{config};
   model.attentions = attention_options(config);
   model.length = shape.length;
@@ -197,6 +220,7 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.no_class = shape.no_class;
   model.image_width = shape.side;
   model.image_channels = shape.channels;
+  model.causal = is_causal(config, shape, model);
   const DType asked = config.dtype == "bf16" ? DType::bf16 : DType::f32;
   model.stored = context().device.kind == DeviceKind::cuda ? asked : DType::f32;
   model.panels = asked;

@@ -64,6 +64,10 @@ void add_model(std::vector<GeneralSetting>& list) {
              "categorical: one logit per token; logistics: for images, a mixture of ten logistic "
              "distributions over the levels"),
       MayChange::never);
+  add(&Config::mask,
+      choice("mask", "", {"auto", "causal"},
+             "whether a position reads later ones: auto: where the task has one answer and the "
+             "attention allows it; causal: never"));
   add(&Config::tie, flag("tie", "use the transposed token embedding as output matrix"));
   add(&Config::bias, flag("bias", "biases in linear layers and norms"));
   add(&Config::reversible,

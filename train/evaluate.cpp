@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "tensor/ops.h"
 #include "train/run/batches.h"
@@ -39,6 +40,7 @@ Batch evaluation_batch(const Task& task, Split split, int64_t first, int64_t cou
     append(row.inputs, batch.inputs);
     append(row.targets, batch.targets);
     append(row.second_inputs, batch.second_inputs);
+    append(row.lengths, batch.lengths);
   }
   return batch;
 }
@@ -66,12 +68,13 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_
   Score score;
   double loss = 0;
   int64_t correct = 0, bytes = 0;
+  std::map<int32_t, int64_t> classes;  // how often each is the answer
   const std::vector<int32_t>& token_bytes = task.shape().token_bytes;
   for (int64_t first = 0; first < rows; first += batch_size) {
     const Batch batch =
         evaluation_batch(task, split, first, std::min(batch_size, rows - first), rows);
     const BatchTensors tensors = batch_tensors(task, batch);
-    const Tensor outputs = model.forward(tensors.inputs, false, tensors.second_inputs).value();
+    const Tensor outputs = model.forward(tensors.model_inputs(), false).value();
     const std::vector<float> losses =
         model.output_head().losses(outputs, tensors.targets).to_vector<float>();
     const std::vector<int32_t> predicted = argmax_tokens(model.output_head(), outputs);
@@ -80,6 +83,7 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_
       loss += losses[i];
       correct += predicted[i] == batch.targets[i] ? 1 : 0;
       if (!token_bytes.empty()) bytes += token_bytes[static_cast<size_t>(batch.targets[i])];
+      if (task.shape().answer_tokens > 0) ++classes[batch.targets[i]];
       ++score.tokens;
     }
     if (progress) progress(std::min(first + batch_size, rows), rows);
@@ -90,6 +94,9 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_
   score.bits = to_bits(score.loss);
   if (bytes > 0) score.bits_per_byte = to_bits(loss) / static_cast<double>(bytes);
   score.accuracy = static_cast<double>(correct) / static_cast<double>(score.tokens);
+  for (const auto& [answer, count] : classes)
+    score.majority =
+        std::max(score.majority, static_cast<double>(count) / static_cast<double>(score.tokens));
   return score;
 }
 

@@ -13,11 +13,15 @@ struct Score {
   double bits_per_byte = 0;
   double accuracy = 0;  // fraction of scored positions whose most likely token is the target
   int64_t tokens = 0;   // scored positions
+  // The share of the commonest class in a task with one answer, else 0: the accuracy of a model
+  // that has learned nothing but the shares of the classes.
+  double majority = 0;
 };
 
 double to_bits(double nats);
 // The unit of a token's bits.
 inline const char* bits_name(const TaskShape& shape) {
+  if (shape.answer_tokens > 0) return "bits";
   if (shape.side > 0) return "bits/dim";
   if (shape.byte_pairs) return "bits/token";
   return shape.second_vocab_size > 0 ? "bits" : "bits/char";

@@ -149,7 +149,7 @@ class Resolver {
         Settings& own = config_.*kind.settings;
         own[key] = checked(*setting, value, as_text);
         // On the command line a name for a value acts at its place: the later of two wins.
-        if (as_text) linea::replace_other_names({*setting}, {{key, own.at(key)}}, own);
+        if (as_text) linea::replace_other_names(declared, {{key, own.at(key)}}, own);
         return;
       }
     }

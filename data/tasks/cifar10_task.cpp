@@ -30,9 +30,9 @@ TaskEntry cifar10_task() {
   return {
       "cifar10",
       "photographs of ten classes (CIFAR-10), 32 x 32, 16 x 16 or 8 x 8 pixels",
-      image_settings(
-          kCifar10Side, kCifar10Side,
-          {channels_setting(), data_setting("the folder of the binary batches, or the archive")}),
+      image_settings(kCifar10Side, kCifar10Side,
+                     {channels_setting(), gray_setting(),
+                      data_setting("the folder of the binary batches, or the archive")}),
       make,
       shape_of,
       false,

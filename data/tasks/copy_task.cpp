@@ -6,8 +6,7 @@
 namespace linea {
 namespace {
 
-constexpr int32_t kTokens = 10;
-constexpr int32_t kSeparator = kTokens;
+constexpr int64_t kDefaultTokens = 10, kMaxTokens = 65535;
 constexpr int64_t kDefaultLength = 128;
 constexpr int64_t kMaxLength = int64_t{1} << 24;
 constexpr int64_t kEvalRows = 1000;
@@ -18,7 +17,7 @@ class CopyTask : public Task {
 
   // Every row of every step is new.
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
-    Batch batch = blank_batch(rows, length(), kSeparator);
+    Batch batch = blank_batch(rows, length(), shape().start);
     for (int64_t row = 0; row < rows; ++row)
       put({seed, Purpose::task, task_stream::kCopyTrain, step}, row * length(), batch, row);
     return batch;
@@ -28,7 +27,7 @@ class CopyTask : public Task {
 
   Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
     check_eval_rows(*this, split, first_row, rows);
-    Batch batch = blank_batch(rows, length(), kSeparator);
+    Batch batch = blank_batch(rows, length(), shape().start);
     const uint32_t stream_id = task_stream::kCopyEval + static_cast<uint32_t>(split);
     for (int64_t row = 0; row < rows; ++row)
       put({seed_, Purpose::task, stream_id, static_cast<uint64_t>(first_row + row)}, 0, batch, row);
@@ -39,11 +38,12 @@ class CopyTask : public Task {
   // Fills `row` with the tokens of a stream from `first_index` on.
   void put(const RandomStream& stream, int64_t first_index, Batch& batch, int64_t row) const {
     const int64_t n = length() / 2 - 1;
+    const auto tokens = static_cast<uint32_t>(shape().start);  // the separator follows them
     int32_t* inputs = batch.inputs.data() + row * length();
     int32_t* targets = batch.targets.data() + row * length();
     for (int64_t i = 1; i <= n; ++i) {
       const auto index = static_cast<uint64_t>(first_index + i);
-      const auto token = static_cast<int32_t>(random_below(stream, index, kTokens));
+      const auto token = static_cast<int32_t>(random_below(stream, index, tokens));
       inputs[i] = token;
       inputs[n + 1 + i] = token;
       targets[n + i] = token;
@@ -58,10 +58,11 @@ TaskShape shape_of(const TaskOptions& options) {
   require(length >= 4 && length <= kMaxLength && length % 2 == 0,
           "`length` is {}; copy needs an even length from 4 to {}", length, kMaxLength);
   TaskShape shape;
-  shape.vocab_size = kTokens + 1;
-  shape.input_vocab_size = kTokens + 1;
+  const int64_t tokens = options.settings.integer("copy_tokens");
+  shape.vocab_size = tokens + 1;
+  shape.input_vocab_size = tokens + 1;
   shape.length = length;
-  shape.start = kSeparator;
+  shape.start = static_cast<int32_t>(tokens);
   return shape;
 }
 
@@ -71,7 +72,9 @@ TaskEntry copy_task() {
   using namespace declare;
   return {"copy",
           "repeat a random string after having seen it",
-          {of_model(integer("length", kDefaultLength, at_least(1), "tokens of a sequence"))},
+          {of_model(integer("length", kDefaultLength, at_least(1), "tokens of a sequence")),
+           changing(MayChange::never, integer("copy_tokens", kDefaultTokens, {2, kMaxTokens},
+                                              "tokens that a string is made of"))},
           [](const TaskOptions& options) {
             return std::make_unique<CopyTask>(shape_of(options), options.seed);
           },

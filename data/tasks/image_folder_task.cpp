@@ -84,32 +84,37 @@ std::vector<std::string> parse_classes(const std::string& vocabulary) {
 
 namespace {
 
+bool has_classes(const TaskOptions& options) {
+  return options.settings.flag("class_token") || predicts_class(options);
+}
+
 TaskShape shape_of(const TaskOptions& options) {
-  const bool class_token = options.settings.flag("class_token");
-  require(!class_token || !options.vocabulary.empty(),
-          "the shape of task images with a class token needs the names of the classes");
-  require(class_token || options.vocabulary.empty(),
+  const bool reads_classes = has_classes(options);
+  require(!reads_classes || !options.vocabulary.empty(),
+          "the shape of task images with classes needs the names of the classes");
+  require(reads_classes || options.vocabulary.empty(),
           "task images without a class token has no vocabulary");
   const int64_t classes =
-      class_token ? static_cast<int64_t>(parse_classes(options.vocabulary).size()) : 0;
+      reads_classes ? static_cast<int64_t>(parse_classes(options.vocabulary).size()) : 0;
   return image_shape(options, options.settings.integer("size"), image_channels(options), classes);
 }
 
 std::unique_ptr<Task> make(const TaskOptions& options) {
   const std::string& data = options.settings.text("data");
-  const bool class_token = options.settings.flag("class_token");
+  const bool reads_classes = has_classes(options);
   require(!data.empty(), "task images reads files; name the folder that holds them with `data`");
   TaskOptions checked = options;  // before the long work: a shape with any class
-  if (class_token && options.vocabulary.empty()) checked.vocabulary = serialize_classes({"class"});
+  if (reads_classes && options.vocabulary.empty())
+    checked.vocabulary = serialize_classes({"class"});
   const TaskShape draft = shape_of(checked);
   std::vector<std::string> known;
-  if (class_token && !options.vocabulary.empty()) known = parse_classes(options.vocabulary);
+  if (reads_classes && !options.vocabulary.empty()) known = parse_classes(options.vocabulary);
   ImageFolder folder = read_image_folder(data, draft.side, draft.channels,
-                                         class_token ? Labels::folders : Labels::none, known);
+                                         reads_classes ? Labels::folders : Labels::none, known);
   for (const ImageSet* set : {&folder.splits.train, &folder.splits.val})
     if (set->count() == 0)
       fail(ErrorKind::input, "{}: too few of its images can be read for train and val", data);
-  if (class_token) checked.vocabulary = serialize_classes(folder.classes);
+  if (reads_classes) checked.vocabulary = serialize_classes(folder.classes);
   return std::make_unique<ImagesTask>(shape_of(checked), std::move(folder), checked);
 }
 
@@ -120,7 +125,7 @@ TaskEntry image_folder_task() {
           "the images of a folder",
           image_settings(
               kDefaultSide, kMaxSide,
-              {channels_setting(),
+              {channels_setting(), gray_setting(),
                data_setting("the folder; train, val and test, alone in it, are the splits")}),
           make,
           shape_of,

@@ -19,7 +19,7 @@ class ImageTask : public Task {
         synthetic_(!options.settings.has("data")) {
     const std::vector<std::string> names = class_names(options.name, options.vocabulary);
     constexpr size_t kShown = 20;
-    if (shape.classes > 0 && !names.empty())
+    if ((shape.classes > 0 || shape.answer_tokens > 0) && !names.empty())
       notes_.push_back(fmt::format("classes: {}", numbered(names, kShown)));
   }
 
@@ -66,10 +66,20 @@ class ImageTask : public Task {
   void put(const ImageSet& set, int64_t image, bool flipped, Batch& batch, int64_t row) const {
     int32_t* inputs = batch.inputs.data() + row * length();
     int32_t* targets = batch.targets.data() + row * length();
-    const uint8_t* pixels = set.pixels.data() + image * length();
+    const int64_t count = length() - shape().answer_tokens;
+    const uint8_t* pixels = set.pixels.data() + image * count;
+    const auto token = [&](int64_t t) {
+      return gray_to_token(pixels[flipped ? flipped_position(t) : t], shape().levels);
+    };
+    if (shape().answer_tokens > 0) {
+      for (int64_t t = 0; t < count; ++t) inputs[t] = token(t);
+      put_answer(shape(), count, shape().start, set.labels[static_cast<size_t>(image)], batch, row);
+      batch.lengths.clear();  // all are equal
+      return;
+    }
     if (shape().classes > 0) inputs[0] = shape().start + set.labels[static_cast<size_t>(image)];
-    for (int64_t t = 0; t < length(); ++t) {
-      targets[t] = gray_to_token(pixels[flipped ? flipped_position(t) : t], shape().levels);
+    for (int64_t t = 0; t < count; ++t) {
+      targets[t] = token(t);
       if (t > 0) inputs[t] = targets[t - 1];
     }
   }
@@ -97,6 +107,10 @@ Declarations image_settings(int64_t side, int64_t max_side, const Declarations& 
       of_model(
           integer("size", side, {1, static_cast<double>(max_side)}, "side of an image in pixels")),
       changing(MayChange::never, integer("levels", 256, {2, 256}, "brightness levels of a token")),
+      changing(MayChange::never,
+               choice("predict", "pixels", {"pixels", "class"},
+                      "pixels: each token from those before it; class: the image's class")),
+      only_with("predict", {"class"}, answer_setting()),
       flag("flip", "mirror training images left to right, at random"),
       of_model(flag("class_token", "start each image with its class")),
       of_model(real("class_dropout", 0, {0, kBelowOne},
@@ -112,6 +126,15 @@ Setting channels_setting() {
                   integer("channels", 3, {1, 3}, "3: red, green and blue; 1: gray"));
 }
 
+Setting gray_setting() {
+  using namespace declare;
+  return standing_for("channels", "1", flag("gray", "the same as --channels 1"));
+}
+
+bool predicts_class(const TaskOptions& options) {
+  return options.settings.text("predict") == "class";
+}
+
 int64_t image_channels(const TaskOptions& options) {
   const int64_t channels = options.settings.integer("channels");
   require(channels != 2, "`channels` is 2; it must be 1 (gray) or 3 (red, green, blue)");
@@ -125,12 +148,15 @@ TaskShape image_shape(const TaskOptions& options, int64_t side, int64_t channels
   require(class_token || !drops_classes,
           "`class_dropout` {} drops classes: train with `class_token`, or leave it out",
           options.settings.real("class_dropout"));
-  const int64_t length = side * side * channels;
+  const bool answers = predicts_class(options);
+  require(!answers || !class_token,
+          "`class_token` names the class that `predict` class asks for: leave it out");
   TaskShape shape;
+  if (answers) shape.answer_tokens = options.settings.integer("answer_tokens");
   shape.classes = class_token ? classes : 0;
-  shape.vocab_size = levels;
+  shape.vocab_size = answers ? classes : levels;
   shape.input_vocab_size = levels + (class_token ? classes + drops_classes : 1);
-  shape.length = length;
+  shape.length = side * side * channels + shape.answer_tokens;
   shape.start = static_cast<int32_t>(levels);
   if (drops_classes) shape.no_class = static_cast<int32_t>(levels + classes);
   shape.side = side;

@@ -2,6 +2,9 @@
 // sequence, each quantized to `levels` levels. The model reads the start token (or the class
 // token), then the tokens before the one it predicts; every token is scored. A training image may
 // be flipped left to right, at random for each (seed, example).
+//
+// With `predict` class an image is one question: all of its tokens, then answer tokens, of which
+// the last one has the class as target (TaskShape::answer_tokens).
 #pragma once
 
 #include <cstdint>
@@ -22,14 +25,19 @@ inline uint8_t token_to_gray(int32_t token, int64_t levels) {
   return static_cast<uint8_t>((2 * 255 * token + levels - 1) / (2 * (levels - 1)));
 }
 
+// Whether the class is predicted, not the pixels.
+bool predicts_class(const TaskOptions& options);
+
 // The shape of sequences of side x side x channels images; checks the options that images
-// share. `classes`: how many labels there are, for `class_token`.
+// share. `classes`: how many labels there are, for `class_token` and `predict` class.
 TaskShape image_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes);
 
 // The settings that tasks of images share. `side`: the default of `size`.
 Declarations image_settings(int64_t side, int64_t max_side, const Declarations& others);
-// `channels`, of a task whose images have colors: 3, or 1 for gray.
+// `channels`, of a task whose images have colors: 3, or 1 for gray; and `gray`, another name for
+// that.
 Setting channels_setting();
+Setting gray_setting();
 int64_t image_channels(const TaskOptions& options);
 
 // `options` says whether training images are flipped and whether they are read (from `data`) or

@@ -8,6 +8,7 @@
 #include "data/tasks/copy_task.h"
 #include "data/tasks/digits.h"
 #include "data/tasks/image_folder_task.h"
+#include "data/tasks/listops_task.h"
 #include "data/tasks/mnist_task.h"
 #include "data/tasks/retrieval_task.h"
 #include "data/tasks/text_task.h"
@@ -16,9 +17,9 @@ namespace linea {
 namespace {
 
 std::vector<TaskEntry>& registry() {
-  static std::vector<TaskEntry> entries = {digits_task(),       mnist_task(), cifar10_task(),
-                                           image_folder_task(), text_task(),  copy_task(),
-                                           retrieval_task()};
+  static std::vector<TaskEntry> entries = {digits_task(),       mnist_task(),  cifar10_task(),
+                                           image_folder_task(), text_task(),   copy_task(),
+                                           retrieval_task(),    listops_task()};
   return entries;
 }
 
@@ -82,6 +83,12 @@ Setting data_setting(const std::string& help) {
   return setting;
 }
 
+Setting answer_setting() {
+  using namespace declare;
+  return of_model(integer("answer_tokens", 1, {1, 1024},
+                          "tokens after a sequence, the last of which has the answer"));
+}
+
 const char* split_name(Split split) {
   switch (split) {
     case Split::train:
@@ -103,6 +110,15 @@ Batch blank_batch(int64_t rows, int64_t length, int32_t token) {
   batch.inputs.assign(tokens, token);
   batch.targets.assign(tokens, kNotScored);
   return batch;
+}
+
+void put_answer(const TaskShape& shape, int64_t tokens, int32_t answer, int32_t class_number,
+                Batch& batch, int64_t row) {
+  const int64_t end = tokens + shape.answer_tokens, first = row * batch.length;
+  std::fill(batch.inputs.begin() + first + tokens, batch.inputs.begin() + first + end, answer);
+  batch.targets[static_cast<size_t>(first + end - 1)] = class_number;
+  batch.lengths.resize(static_cast<size_t>(batch.rows), static_cast<int32_t>(batch.length));
+  batch.lengths[static_cast<size_t>(row)] = static_cast<int32_t>(end);
 }
 
 uint64_t example_number(uint64_t step, int64_t rows, int64_t row) {

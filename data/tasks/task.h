@@ -18,10 +18,12 @@ enum class Split { train, val, test };
 
 // rows x length, row-major. inputs[t] is what the model reads before it predicts targets[t];
 // target -1 is not scored. Where the shape has a second_vocab_size, second_inputs[t] is a second
-// token that the model reads together with inputs[t]; elsewhere second_inputs is empty.
+// token that the model reads together with inputs[t]; elsewhere second_inputs is empty. Where
+// sequences have lengths of their own, what follows the first lengths[row] tokens is padding.
 struct Batch {
   int64_t rows = 0, length = 0;
   std::vector<int32_t> inputs, targets, second_inputs;
+  std::vector<int32_t> lengths{};  // of the rows; empty: all are `length`
 };
 
 constexpr int32_t kNotScored = -1;
@@ -46,6 +48,9 @@ struct TaskShape {
   int64_t classes = 0;   // 0 without a class token
   int32_t no_class =
       -1;  // inputs[0] instead of a class, where training drops some; -1: it does not
+  // Tokens at the end of a sequence, the last of which predicts its class, one of vocab_size; the
+  // other tokens are read alone. 0: sequences predict their own tokens.
+  int64_t answer_tokens = 0;
   int64_t second_vocab_size = 0;       // tokens of Batch::second_inputs, 0 without a second stream
   std::vector<int32_t> token_bytes{};  // of a text: the bytes of each token; empty for other tasks
   bool byte_pairs = false;             // tokens are byte pairs, not characters or bytes
@@ -128,6 +133,8 @@ std::string numbered(const std::vector<std::string>& names, size_t shown);
 
 // `data`, of a task that reads files.
 Setting data_setting(const std::string& help);
+// `answer_tokens`, of a task with one answer.
+Setting answer_setting();
 
 // The stream ids of Purpose::task, one for each kind of generated data.
 namespace task_stream {
@@ -135,10 +142,16 @@ constexpr uint32_t kCopyTrain = 0, kCopyEval = 1;  // kCopyEval + split
 constexpr uint32_t kDigitStrokes = 8, kDigitLabels = 9;
 constexpr uint32_t kFlip = 10, kClassDropout = 11;
 constexpr uint32_t kRetrievalTrain = 16, kRetrievalEval = 17;  // kRetrievalEval + split
+constexpr uint32_t kListops = 24;                              // + split
 }  // namespace task_stream
 
 // An unscored batch of `rows` x `length`, all inputs `token`.
 Batch blank_batch(int64_t rows, int64_t length, int32_t token);
+
+// After `tokens` tokens of row `row`: the answer tokens of `shape`, `answer` each, the last one
+// with the class as target; and the row's length.
+void put_answer(const TaskShape& shape, int64_t tokens, int32_t answer, int32_t class_number,
+                Batch& batch, int64_t row);
 
 // g of row `row` of training step `step`.
 uint64_t example_number(uint64_t step, int64_t rows, int64_t row);

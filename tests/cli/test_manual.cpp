@@ -63,7 +63,7 @@ TEST_F(ManualTest, VersionIsThatOfInfo) {
 TEST_F(ManualTest, BashCompletesCommandsFlagsAndChoices) {
   EXPECT_EQ(completed("linea tr"), "train");
   EXPECT_EQ(completed("linea bench ''"), "attention train sample memory");
-  EXPECT_EQ(completed("linea train --pre"), "--preset");
+  EXPECT_EQ(completed("linea train --pres"), "--preset");
   EXPECT_EQ(completed("linea train --preset mnist"),
             "mnist-cpu mnist-linear mnist-paper mnist-quick");
   EXPECT_EQ(completed("linea train --steps 3 --preset = mnist-p"), "mnist-paper");
@@ -132,7 +132,7 @@ TEST_F(ManualTest, ZshCompletesTheSame) {
   EXPECT_EQ(completed_by_zsh("linea presets digits-d"), "digits-demo");
   EXPECT_EQ(completed_by_zsh("linea help bench mem").substr(0, 7), "memory:");
   EXPECT_EQ(completed_by_zsh("linea tr").substr(0, 6), "train:");
-  EXPECT_EQ(completed_by_zsh("linea train --pre").substr(0, 9), "--preset:");
+  EXPECT_EQ(completed_by_zsh("linea train --pres").substr(0, 9), "--preset:");
   EXPECT_EQ(completed_by_zsh("linea train --out ''"), "files -/");
   EXPECT_EQ(completed_by_zsh("linea sample ''"), "files -g *.safetensors");
   EXPECT_EQ(completed_by_zsh("linea train --data ''"), "files");
@@ -154,7 +154,7 @@ TEST_F(ManualTest, FishCompletesTheSame) {
   EXPECT_EQ(completed_by_fish("linea help bench mem"), "memory\n");
   EXPECT_EQ(completed_by_fish("linea tr"), "train\n");
   EXPECT_EQ(completed_by_fish("linea bench "), "attention\nmemory\nsample\ntrain\n");
-  EXPECT_EQ(completed_by_fish("linea train --pre"), "--preset\n");
+  EXPECT_EQ(completed_by_fish("linea train --pres"), "--preset\n");
   EXPECT_EQ(completed_by_fish("linea train --out ru"), "runs/\n");
   EXPECT_EQ(completed_by_fish("linea sample ru"), "runs.safetensors\nruns/\n");
   EXPECT_EQ(completed_by_fish("linea train --data no"), "notes.txt\n");

@@ -158,7 +158,7 @@ TEST(Hybrid, StatisticsAreThoseOfTheLayersThatHaveThem) {
   Transformer model(model_of("vq/softmax"));
   Var auxiliary;
   model.before_step(0, 10);
-  model.forward(some_ids(2, 20), true, Tensor(), &auxiliary);
+  model.forward(some_ids(2, 20), true, &auxiliary);
   model.after_step();
   ASSERT_EQ(model.statistics().size(), 3u);
   EXPECT_EQ(model.statistics(), model.attentions()[0]->hooks()->statistics());

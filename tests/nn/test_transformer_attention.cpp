@@ -42,8 +42,7 @@ std::vector<double> train(Transformer& model, int64_t steps) {
   for (int64_t step = 0; step < steps; ++step) {
     model.before_step(step, steps);
     Var auxiliary;
-    Var loss = cross_entropy(model.forward(salted_ids(4, 0), true, Tensor(), &auxiliary),
-                             salted_ids(4, 3));
+    Var loss = cross_entropy(model.forward(salted_ids(4, 0), true, &auxiliary), salted_ids(4, 3));
     losses.push_back(loss.value().item());
     if (auxiliary.defined()) loss = add(loss, auxiliary);
     backward(loss);
@@ -181,7 +180,7 @@ TEST(TransformerAttention, TermsAddedToTheLoss) {
   for (const std::string attention : {"softmax", "linear", "performer", "soft-vq"}) {
     const Transformer model(model_with(attention));
     Var auxiliary;
-    model.forward(salted_ids(2, 0), true, Tensor(), &auxiliary);
+    model.forward(salted_ids(2, 0), true, &auxiliary);
     EXPECT_FALSE(auxiliary.defined()) << attention;
     EXPECT_TRUE(model.statistics().empty()) << attention;
   }
@@ -193,7 +192,7 @@ TEST(TransformerAttention, TermsAddedToTheLoss) {
       config.layers = layers;
       Transformer model(config);
       Var auxiliary;
-      const Tensor logits = model.forward(salted_ids(2, 0), true, Tensor(), &auxiliary).value();
+      const Tensor logits = model.forward(salted_ids(2, 0), true, &auxiliary).value();
       ASSERT_TRUE(auxiliary.defined());
       EXPECT_EQ(model.forward(salted_ids(2, 0), true).value().to_doubles(), logits.to_doubles());
       terms.push_back(auxiliary.value().item());

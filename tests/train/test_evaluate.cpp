@@ -101,7 +101,7 @@ TEST(Evaluate, APartialEvaluationSpansTheSplit) {
     for (const int64_t row : {0, 2, 5, 8}) {
       const Batch batch = task->eval_batch(Split::val, row, 1);
       const BatchTensors tensors = batch_tensors(*task, batch);
-      const Tensor outputs = model.forward(tensors.inputs, false, tensors.second_inputs).value();
+      const Tensor outputs = model.forward(tensors.model_inputs(), false).value();
       const Tensor losses = model.output_head().losses(outputs, tensors.targets);
       const std::vector<float> values = losses.to_vector<float>();
       for (size_t i = 0; i < values.size(); ++i)

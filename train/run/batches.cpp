@@ -9,10 +9,11 @@ namespace linea {
 BatchTensors batch_tensors(const Task& task, const Batch& batch) {
   const Shape shape{batch.rows, batch.length};
   BatchTensors tensors{token_tensor(batch.inputs, shape, task.input_vocab_size()),
-                       Tensor::from(batch.targets, shape), Tensor()};
+                       Tensor::from(batch.targets, shape), Tensor(), Tensor()};
   if (!batch.second_inputs.empty())
     tensors.second_inputs =
         token_tensor(batch.second_inputs, shape, task.shape().second_vocab_size);
+  if (!batch.lengths.empty()) tensors.valid = Tensor::from(batch.lengths, {batch.rows});
   return tensors;
 }
 

@@ -4,15 +4,17 @@
 #include <cstdint>
 
 #include "data/tasks/task.h"
+#include "nn/model.h"
 #include "tensor/tensor.h"
 #include "train/config.h"
 
 namespace linea {
 
 // A batch on the device, i32 [rows,length] each; second_inputs is undefined for a task without a
-// second input stream.
+// second input stream. valid: Batch::lengths, i32 [rows], undefined where it is empty.
 struct BatchTensors {
-  Tensor inputs, targets, second_inputs;
+  Tensor inputs, targets, second_inputs, valid{};
+  ModelInputs model_inputs() const { return {inputs, second_inputs, valid}; }
 };
 // Error: ErrorKind::usage for a token outside the task's vocabulary.
 BatchTensors batch_tensors(const Task& task, const Batch& batch);

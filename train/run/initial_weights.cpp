@@ -64,6 +64,12 @@ std::string range_of(const char* what, int64_t first, int64_t last) {
                        : fmt::format("{}{} to {}", what, first, last);
 }
 
+// Positions after those of images do not scale with them.
+bool answers_alike(const TaskShape& one, const TaskShape& other) {
+  return one.answer_tokens == other.answer_tokens &&
+         (one.answer_tokens == 0 || one.side == other.side);
+}
+
 class InitialWeights {
  public:
   InitialWeights(const std::filesystem::path& run, Model& model, const TaskShape& shape,
@@ -80,9 +86,10 @@ class InitialWeights {
     base_shape_ = task_shape(task_options(config_, saved_vocabulary(file_)));
     base_ = model_config(config_, base_shape_);
     require(shape.vocab_size == base_shape_.vocab_size &&
-                (shape.levels > 0 || shape.input_vocab_size == base_shape_.input_vocab_size) &&
+                ((shape.levels > 0 && shape.answer_tokens == 0) ||
+                 shape.input_vocab_size == base_shape_.input_vocab_size) &&
                 shape.second_vocab_size == base_shape_.second_vocab_size &&
-                shape.channels == base_shape_.channels,
+                shape.channels == base_shape_.channels && answers_alike(shape, base_shape_),
             "{} was trained on task {}, whose tokens are not those of this run's task; leave out "
             "`init_from`",
             run_, config_.task);
@@ -274,6 +281,7 @@ class InitialWeights {
       zero(target.tensor);
       return fresh_.push_back(target.name);
     }
+    if (shape_.answer_tokens > 0) return copy(target);  // as many rows
     RowSources sources;
     const bool channel = target.name == "channel_embedding.weight";
     for (int64_t row = 0; row < target.tensor.size(0); ++row)

@@ -36,6 +36,7 @@ BatchTensors StepCapture::stage(const BatchTensors& batch) {
   copy_to(batch.inputs, batch_.inputs);
   copy_to(batch.targets, batch_.targets);
   if (batch.second_inputs.defined()) copy_to(batch.second_inputs, batch_.second_inputs);
+  if (batch.valid.defined()) copy_to(batch.valid, batch_.valid);
   return batch_;
 }
 

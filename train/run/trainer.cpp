@@ -63,7 +63,8 @@ void Trainer::build(bool resume, const std::string& initial, bool check_memory) 
   vocabulary_ = task_->serialized_vocabulary();
   fingerprint_ = task_->fingerprint();
   const bool images = task_->shape().side > 0;
-  require(config_.judge_samples == 0 || images || !vocabulary_.empty(),
+  require(config_.judge_samples == 0 ||
+              (task_->shape().answer_tokens == 0 && (images || !vocabulary_.empty())),
           "`judge_samples` needs images or text: the task {} has right answers", config_.task);
   require(config_.judge_samples != 1 || !images,
           "`judge_samples` is 1; two images at least can be compared");

@@ -26,9 +26,13 @@ void add_score(const std::string& prefix, const Score& score, bool text, MetricV
   values.emplace_back(prefix + "accuracy", score.accuracy);
   values.emplace_back(prefix + "tokens", static_cast<double>(score.tokens));
   if (text) values.emplace_back(prefix + "bits_per_byte", score.bits_per_byte);
+  if (score.majority > 0) values.emplace_back(prefix + "majority", score.majority);
 }
 
 std::string describe(const Score& score, bool text) {
+  if (score.majority > 0)
+    return fmt::format("loss {:.4f}, accuracy {:.4f} of {} answers; the commonest class is {:.4f}",
+                       score.loss, score.accuracy, score.tokens, score.majority);
   return fmt::format("loss {:.4f}, {:.4f} bits, {}accuracy {:.4f} over {} tokens", score.loss,
                      score.bits, text ? fmt::format("{:.4f} bits/byte, ", score.bits_per_byte) : "",
                      score.accuracy, score.tokens);
@@ -165,6 +169,7 @@ std::string Trainer::sample_base() const {
 void Trainer::write_samples() try {
   const SamplingOptions options{1.0, false, static_cast<uint64_t>(config_.seed)};
   const std::string base = sample_base();
+  if (task_->shape().answer_tokens > 0) return;
   if (task_->shape().side > 0) {
     progress_.show_preview(sample_images(*model_, task_->shape(), options, {16, -1}, base + ".png",
                                          progress_.preview_width(), sampling_progress()));

@@ -50,7 +50,7 @@ Tensor TrainingStep::compute(int64_t step, StepExecutor& executor,
       Var auxiliary;  // losses that the attentions add, undefined if none
       // Only the tape holds the outputs, so that backward() frees them.
       const Var loss = mean(model_.output_head().loss(
-          model_.forward(batch.inputs, true, batch.second_inputs, &auxiliary), batch.targets));
+          model_.forward(batch.model_inputs(), true, &auxiliary), batch.targets));
       if (watcher_.forward) watcher_.forward();
 
       backward(auxiliary.defined() ? add(loss, mean(auxiliary)) : loss);
@@ -131,7 +131,7 @@ void TrainingStep::recompute_gradients(int64_t step) {
 Tensor TrainingStep::forward_loss(int64_t micro_batch) {
   const NoGrad no_grad;
   const BatchTensors batch = next_batch(micro_batch);
-  const Var outputs = model_.forward(batch.inputs, true, batch.second_inputs);
+  const Var outputs = model_.forward(batch.model_inputs(), true);
   return model_.output_head().loss(outputs, batch.targets).value();
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 
+#include "base/random.h"
 #include "data/tasks/digits.h"
 #include "data/tasks/task.h"
 #include "tests/data/data_helpers.h"
@@ -252,6 +253,55 @@ TEST(Digits, ImpossibleOptionsAreRefused) {
   refused([](TaskOptions& o) { o.settings["data"] = "folder"; }, "no setting `data`");
 }
 
+// The tokens of the images that the other task predicts, then the question for their class.
+TEST(Images, ClassesArePredictedAfterTheLastToken) {
+  TaskOptions options = small_digits();
+  options.settings["class_token"] = true;
+  const auto pixels = make_task(options);
+  options = small_digits();
+  options.settings["predict"] = std::string("class");
+  options.settings["answer_tokens"] = 2;
+  const auto classes = make_task(options);
+  EXPECT_EQ(classes->length(), 198);
+  EXPECT_EQ(classes->vocab_size(), 10);
+  EXPECT_EQ(classes->input_vocab_size(), 9);
+  EXPECT_EQ(classes->shape().answer_tokens, 2);
+  EXPECT_EQ(classes->shape().classes, 0);
+  for (const bool trains : {true, false}) {
+    const auto batch_of = [&](const Task& task) {
+      return trains ? task.train_batch(3, 1, 20) : task.eval_batch(Split::test, 40, 20);
+    };
+    const Batch known = batch_of(*pixels), asked = batch_of(*classes);
+    EXPECT_TRUE(asked.lengths.empty());
+    for (int64_t row = 0; row < 20; ++row) {
+      std::vector<int32_t> tokens = row_of(known.targets, known, row), targets(197, kNotScored);
+      tokens.insert(tokens.end(), {8, 8});
+      targets.push_back(row_of(known.inputs, known, row)[0] - 8);
+      EXPECT_EQ(row_of(asked.inputs, asked, row), tokens);
+      EXPECT_EQ(row_of(asked.targets, asked, row), targets);
+    }
+  }
+  options.settings["class_token"] = true;
+  expect_error(ErrorKind::usage, {"`class_token`", "`predict` class"},
+               [&] { task_shape(options); });
+  options = small_digits();
+  options.settings["answer_tokens"] = 2;
+  expect_error(ErrorKind::usage, {"`answer_tokens`", "`predict` class"},
+               [&] { task_shape(options); });
+}
+
+TEST(Images, GrayIsOneChannel) {
+  TaskOptions options = named("cifar10");
+  options.settings["gray"] = true;
+  options.settings["predict"] = std::string("class");
+  const TaskShape shape = task_shape(options);
+  EXPECT_EQ(shape.channels, 1);
+  EXPECT_EQ(shape.length, 1025);
+  EXPECT_EQ(shape.vocab_size, 10);
+  options.settings["channels"] = 3;
+  expect_error(ErrorKind::usage, {"`gray`", "`channels` 3"}, [&] { task_shape(options); });
+}
+
 TEST(Copy, RepeatsTheInput) {
   TaskOptions options = named("copy");
   options.settings["length"] = 12;
@@ -292,6 +342,34 @@ TEST(Copy, RowsStepsSeedsAndSplitsDiffer) {
   for (const int32_t target : task->eval_batch(Split::val, 0, 1000).targets)
     if (target != kNotScored) ++of_token[static_cast<size_t>(target)];
   for (const int count : of_token) EXPECT_NEAR(count, 6300, 400);  // 5 standard deviations
+}
+
+// Earlier versions had ten tokens and no setting for them: their sequences stay.
+TEST(Copy, TenTokensAreTheDefault) {
+  TaskOptions options = named("copy");
+  options.settings["length"] = 12;
+  const Batch batch = make_task(options)->train_batch(1, 3, 2);
+  options.settings["copy_tokens"] = 10;
+  EXPECT_EQ(make_task(options)->train_batch(1, 3, 2).inputs, batch.inputs);
+  const RandomStream stream{1, Purpose::task, 0, 3};
+  for (uint64_t i = 1; i <= 5; ++i)
+    EXPECT_EQ(batch.inputs[12 + i], static_cast<int32_t>(random_below(stream, 12 + i, 10)));
+}
+
+TEST(Copy, HasAsManyTokensAsAskedFor) {
+  TaskOptions options = named("copy");
+  options.settings["copy_tokens"] = 127;
+  const auto task = make_task(options);
+  EXPECT_EQ(task->vocab_size(), 128);
+  EXPECT_EQ(task->shape().start, 127);
+  const Batch batch = task->eval_batch(Split::val, 0, 200);
+  std::array<int, 128> of_token{};
+  for (const int32_t target : batch.targets)
+    if (target != kNotScored) ++of_token.at(static_cast<size_t>(target));
+  EXPECT_EQ(of_token[127], 0);
+  for (size_t token = 0; token < 127; ++token) EXPECT_NEAR(of_token[token], 99, 50);
+  options.settings["copy_tokens"] = 1;
+  expect_error(ErrorKind::usage, {"`copy_tokens` is 1"}, [&] { task_shape(options); });
 }
 
 TEST(Copy, ImpossibleLengthsAreRefused) {

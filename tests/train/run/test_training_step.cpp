@@ -92,7 +92,7 @@ TEST(TrainingStep, IsTheMeanOfItsMicroBatches) {
         const Batch batch = definition.task->train_batch(1, number, 3);
         const BatchTensors tokens = batch_tensors(*definition.task, batch);
         Var added;
-        const Var outputs = definition.model.forward(tokens.inputs, true, {}, &added);
+        const Var outputs = definition.model.forward(tokens.inputs, true, &added);
         const Var own = definition.model.output_head().loss(outputs, tokens.targets);
         EXPECT_EQ(added.defined(), attention == "vq");
         backward(scale(added.defined() ? add(own, added) : own, 0.5));
