@@ -449,7 +449,7 @@ class Model:
         """Past blocks of r rows as sum_t W_t x_t, and the rows of the current block (Liu 2018)."""
         N, r = len(x), settings["ratio"]
         def joined(rows, W):
-            blocks = rows[:, :N // r * r].reshape(len(rows), N // r, r, -1)
+            blocks = rows[:, :N // r * r].reshape(len(rows), N // r, r, rows.shape[-1])
             return np.concatenate([np.einsum("hctd,hted->hce", blocks, W), rows], axis=1)
         i, j = np.arange(N)[:, None], np.arange(N)
         past = (i + 1) // r

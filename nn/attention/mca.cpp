@@ -15,6 +15,7 @@
 #include "autograd/key_ranges.h"
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
+#include "autograd/slots.h"
 #include "nn/attention/builtin.h"
 
 namespace linea {
@@ -30,21 +31,6 @@ Var transposed(const Var& w) {
                       [=, shape = w.shape()](const Tensor& dy) { return other(dy, shape); });
 }
 
-// Rows x [B,H,N,C] of heads times their matrices w [H,C,D]: y = x w;  dx = dy w^T, dw = x^T dy, summed over the batch
-Var times_heads(const Var& x, const Var& w) {
-  const int64_t B = x.size(0), H = x.size(1), N = x.size(2), C = x.size(3), D = w.size(2);
-  const auto flat = [=](const Tensor& rows) { return rows.reshape({B * H, N, rows.size(-1)}); };
-  const Tensor y = ops::head_matmul(flat(x.value()), w.value(), 0, false);
-  return Var::from_op(
-      "times_heads", y.reshape({B, H, N, D}), {x, w},
-      [=, x = x.value(), w = w.value()](const Tensor& dy) {
-        const Tensor dx = ops::head_matmul(flat(dy), w, 0, true),
-                     dw = ops::matmul(flat(x), flat(dy), true, false);
-        return Gradients{dx.reshape(x.shape()),
-                         ops::sum_rows(dw.reshape({B, H * C * D}), {H * C * D}).reshape({H, C, D})};
-      });
-}
-
 // The result where there is no whole block; dw = 0.
 Var no_blocks(const Var& x, const Var& w) {
   return Var::from_op(
@@ -58,7 +44,7 @@ Var compressed(const Var& x, const Var& w) {
                 blocks = N / r;
   if (blocks == 0) return no_blocks(x, w);
   const Var whole = columns(reshape(x, {B * H, N * D}), 0, blocks * r * D);
-  return times_heads(reshape(whole, {B, H, blocks, r * D}), transposed(w));
+  return head_matmul(reshape(whole, {B, H, blocks, r * D}), transposed(w));
 }
 
 // Slots 0 .. r - 1 hold the current block, the others compressed keys.
