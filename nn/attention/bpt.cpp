@@ -16,6 +16,7 @@
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/slots.h"
 
 namespace linea {
 namespace {
@@ -109,6 +110,7 @@ class BptAttention final : public Attention {
 
   // The bias is a column of k, which a column 1 of q reads.
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    const ExactProducts exact_products;
     const int64_t N = in.q.size(2);
     std::vector<double> biases;
     for (int64_t level = 0; N >> level > 0; ++level)

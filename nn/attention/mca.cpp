@@ -17,6 +17,7 @@
 #include "autograd/rules/naive_tools.h"
 #include "autograd/slots.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/slots.h"
 
 namespace linea {
 namespace {
@@ -71,6 +72,7 @@ class McaAttention final : public Attention {
   }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    const ExactProducts exact_products;
     const Var k = clear_padding(in.k, mask.valid), v = clear_padding(in.v, mask.valid);
     return sparse_attention({in.q, join_rows({compressed(k, compress_k_), k}),
                              join_rows({compressed(v, compress_v_), v}), Var()},

@@ -16,6 +16,7 @@
 #include "autograd/rules/naive_tools.h"
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/slots.h"
 
 namespace linea {
 namespace {
@@ -43,7 +44,7 @@ class PoolingState final : public AttentionState {
 class PoolingAttention final : public Attention {
  public:
   explicit PoolingAttention(const AttentionOptions& options)
-      : Attention({.step_capturable = false}),
+      : Attention({.denominators = false, .step_capturable = false}),  // a sum of two softmaxes
         options_(options),
         pool_{options.settings.integer("window"), options.settings.integer("outer"),
               options.settings.integer("pool_size"), options.settings.integer("pool_stride"),
@@ -60,6 +61,7 @@ class PoolingAttention final : public Attention {
   }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    const ExactProducts exact_products;
     const Var near = softmax_attention(in, mask, pool_.window);
     const int64_t N = in.q.size(2);
     if (pool_.spans(0, N).end == 0) return near;

@@ -27,7 +27,7 @@ class BidirectionalAttention : public Attention {
   [[noreturn]] void refuse() const;
 };
 
-// While one lives, nothing is rounded to bf16, neither factors nor what is saved: scores of slots that are
+// While one lives, nothing is rounded to bf16, neither factors nor what is saved: scores of keys that are
 // rounded sums of rounded rows have no digits left.
 struct ExactProducts : Scoped<FloatProducts> {
   ExactProducts() : Scoped(context().products, FloatProducts::exact) {}

@@ -81,7 +81,7 @@ TEST_F(Attend, NamesMissingAndMisshapedTensors) {
         {"compress_k is [2,18,5]", "it must be [2,19,5]"});
   input({"synthesizer", ""}, "tables_q", {2, 18, 8}, {"tables_q is [2,18,8]", "be [2,19,8]"});
   input({"prior", ""}, "sigma", {3}, {"sigma is [3]", "it must be [2]"});
-  input({"prior", ""}, "span", {2}, {"prior has no span", "leave it out"});
+  input({"prior", ""}, "span", {2}, {"has no span", "leave it out"});
   input({"mca", ""}, "compress_v", {2, 4, 3, 3}, {"compress_v is [2,4,3,3]"});
   input(vq, "codebook", {}, {"no tensor codebook", "[2,F,4]"});
   input(soft, "codebook", {}, {"no tensor codebook", "[2,F,4]"});

@@ -73,6 +73,7 @@ std::vector<AttentionOptions> rounded_attentions() {
     for (AttentionOptions variant : entry.variant_options()) {
       variant.heads = 2;
       variant.key_size = variant.value_size = 64;
+      variant.length = 300;
       if (make_attention(variant)->traits().signed_weights) continue;  // sums that cancel
       all.push_back(variant);
     }
@@ -269,7 +270,7 @@ double bound_of(const std::string& check, const Attention& attention) {
 // Attentions that round their inputs are compared with float at rounded ones.
 bool takes_rounded(const AttentionOptions& options) {
   const std::unique_ptr<Attention> attention = make_attention(options);
-  for (const char* const name : {"improved-clustered", "informer", "lsh"})
+  for (const char* const name : {"improved-clustered", "informer", "lsh", "prior"})
     if (options.name == name) return true;
   if (attention->traits().softmax_weights) return !attention->traits().decides;
   if (options.name == "linear") return options.settings.text("rule") == "delta";
