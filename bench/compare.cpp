@@ -40,7 +40,7 @@ std::vector<std::string> all_attentions() {
 }  // namespace
 
 std::string to_toml(const CompareRequest& request) {
-  std::string text = "# linea compare --resume goes on with this.\n";
+  std::string text = "# linea compare --resume continues this.\n";
   for (const auto& [key, member] : fields())
     if (!(request.*member).empty()) text += line_of(key, request.*member);
   for (const auto& [key, value] : request.given) text += line_of(key, to_string(value));

@@ -106,7 +106,7 @@ std::optional<Relative> relative_cost(const CompareRow& row, const CompareRow& s
 nlohmann::ordered_json json_of(const Comparison& comparison);
 nlohmann::ordered_json json_of(const CompareRun& run);
 std::string markdown_of(const Comparison& comparison);
-// Writes compare.json, compare.md and the page. Error: ErrorKind::write.
+// Writes compare.json and compare.md. Error: ErrorKind::write.
 void write_comparison(const std::filesystem::path& folder, const Comparison& comparison,
                       bool running);
 

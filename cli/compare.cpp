@@ -52,10 +52,9 @@ int run_compare(const CompareOptions& options, const std::set<std::string>& give
 
 void add_compare(CLI::App& program, int& exit_code) {
   CLI::App& command = add_command(
-      program, "compare", "train every attention on the same tasks; quality, speed and memory",
+      program, "compare", "train every attention on the same tasks",
       "Example:  linea compare --preset compare-quick --out compared\n\nEach run is one of linea "
-      "train, in DIR/TASK/LABEL/seed-S. Softmax always runs. DIR has compare.json, compare.md, "
-      "compare.svg and report.html.");
+      "train, in DIR/TASK/LABEL/seed-S. Softmax always runs. DIR has compare.json and compare.md.");
   const auto options = std::make_shared<CompareOptions>();
   bench::CompareRequest& request = options->request;
   add_option(command, "--out", options->out, "the folder to create");
@@ -72,8 +71,10 @@ void add_compare(CLI::App& program, int& exit_code) {
              OptionKind::shows_default);
   add_option(command, "--seeds", request.seeds, "how many seeds a task has, as in 1 or 1,copy=3",
              OptionKind::shows_default);
-  add_option(command, "--lengths", request.lengths, "comma-separated, of speed and memory",
-             OptionKind::shows_default);
+  add_option(
+      command, "--lengths", request.lengths,
+      "comma-separated, kept in compare.toml for speed and memory, which are not measured yet",
+      OptionKind::shows_default);
   add_option(command, "--data", request.data, "the folder of the data sets, or the file of a text");
   add_flag(command, "--json", options->json, "one JSON object per line, of each run");
   add_general_flags(command, request.given, [](const GeneralSetting& general) {

@@ -19,8 +19,8 @@ BUDGETS = {
     "cuda": 10350,
     "data": 5360,
     "train": 5725,
-    "bench": 2065,
-    "cli": 1185,
+    "bench": 2715,
+    "cli": 1190,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [
