@@ -22,6 +22,7 @@ const std::vector<NamedOffer>& named_offers() {
       {"DIR", Offer::folders},
       {"train --out", Offer::folders},
       {"get --out", Offer::folders},
+      {"compare --out", Offer::folders},
       {"--out", Offer::files},
       {"--in", Offer::files},
       {"--resume", Offer::folders},

@@ -38,7 +38,8 @@ TEST_F(Messages, SuggestTheNearestWord) {
   refused(2, "train --out run", {"--task", "digits, mnist, cifar10, images, text, copy"});
   refused(2, kCopy, {"--out"});
   refused(2, kCopy + " --device cuda --out run", {"'cuda'", "cpu"});
-  refused(2, "verify --attention nope", {"nope", "performer, pooling, prior, retnet, soft-vq, softmax, sparse, "});
+  refused(2, "verify --attention nope",
+          {"nope", "performer, pooling, prior, retnet, soft-vq, softmax, sparse, "});
   refused(2, "bench attention --attention nope --lengths 8 --seconds 0 --json",
           {"'nope'", "performer, pooling, prior, retnet, soft-vq, softmax, sparse, "});
   EXPECT_FALSE(exists("run"));

@@ -1,0 +1,44 @@
+// What `linea compare` has by name: small models of the tasks, and presets of them. A task more is
+// an entry of compared_tasks() and a name in a preset.
+#include <algorithm>
+
+#include "bench/compare.h"
+
+namespace linea::bench {
+namespace {
+
+constexpr const char* kSmall =
+    "layers = 2\nheads = 2\ndim = 64\nffn = 256\nlr = 1e-3\nmin_lr = 1e-4\nwarmup = 50\n";
+
+}  // namespace
+
+const std::vector<ComparedTask>& compared_tasks() {
+  static const std::vector<ComparedTask> tasks = {
+      {"copy", "task = \"copy\"\nlength = 128\nbatch = 32\nsteps = 2000\n"},
+      {"retrieval", "task = \"retrieval\"\nassociations = 20\nbatch = 32\nsteps = 2000\n"},
+      {"digits", "task = \"digits\"\nsize = 14\nlevels = 6\nbatch = 32\nsteps = 1000\n"},
+      {"text", "task = \"text\"\nlength = 256\nbatch = 8\nsteps = 2000\n"}};
+  static const std::vector<ComparedTask> with_model = [] {
+    std::vector<ComparedTask> all = tasks;
+    for (ComparedTask& task : all) task.settings = kSmall + task.settings;
+    return all;
+  }();
+  return with_model;
+}
+
+const std::vector<ComparePreset>& compare_presets() {
+  static const std::vector<ComparePreset> presets = {
+      {"compare-cpu", "text,copy,retrieval,digits", "all", "1024,4096", ""},
+      {"compare-quick", "copy,digits",
+       "softmax,linear,linear:rule=gated,linear:rule=delta,performer,local,bigbird,lsh", "1024",
+       "steps = 300\n"}};
+  return presets;
+}
+
+std::vector<std::string> compare_preset_names() {
+  std::vector<std::string> names;
+  for (const ComparePreset& preset : compare_presets()) names.push_back(preset.name);
+  return names;
+}
+
+}  // namespace linea::bench
