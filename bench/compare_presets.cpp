@@ -16,7 +16,11 @@ const std::vector<ComparedTask>& compared_tasks() {
   static const std::vector<ComparedTask> tasks = {
       {"copy", "task = \"copy\"\nlength = 128\nbatch = 32\nsteps = 2000\n"},
       {"retrieval", "task = \"retrieval\"\nassociations = 20\nbatch = 32\nsteps = 2000\n"},
-      {"digits", "task = \"digits\"\nsize = 14\nlevels = 6\nbatch = 32\nsteps = 1000\n"},
+      {"digits",
+       "task = \"digits\"\nsize = 14\nlevels = 6\npredict = \"class\"\nbatch = 32\nsteps = 1000\n"},
+      {"listops",
+       "task = \"listops\"\nlistops_depth = 6\nlistops_args = 5\nlistops_min = 24\n"
+       "listops_max = 256\nbatch = 32\nsteps = 3000\n"},
       {"text", "task = \"text\"\nlength = 256\nbatch = 8\nsteps = 2000\n"}};
   static const std::vector<ComparedTask> with_model = [] {
     std::vector<ComparedTask> all = tasks;
@@ -28,10 +32,10 @@ const std::vector<ComparedTask>& compared_tasks() {
 
 const std::vector<ComparePreset>& compare_presets() {
   static const std::vector<ComparePreset> presets = {
-      {"compare-cpu", "text,copy,retrieval,digits", "all", "1024,4096", ""},
-      {"compare-quick", "copy,digits",
-       "softmax,linear,linear:rule=gated,linear:rule=delta,performer,local,bigbird,lsh", "1024",
-       "steps = 300\n"}};
+      {"compare-cpu", "text,copy,retrieval,digits,listops", "all", "1024,4096", ""},
+      {"compare-quick", "digits,listops",
+       "softmax,linear,linear:rule=gated,performer,local,bigbird,lsh,linformer,nystrom,luna",
+       "1024", "steps = 300\n"}};
   return presets;
 }
 

@@ -90,7 +90,8 @@ RunConfig config_of(const CompareRequest& request, const std::string& task,
 
 // 100 (U - loss) / U with U = ln vocabulary for what has no right answer, else the accuracy in %.
 double score_of(const RunConfig& config, const TaskShape& shape, double loss, double accuracy) {
-  const bool language = shape.side > 0 || find_task(config.task).has_vocabulary;
+  const bool language =
+      shape.answer_tokens == 0 && (shape.side > 0 || find_task(config.task).has_vocabulary);
   const double uniform = std::log(static_cast<double>(shape.vocab_size));
   return language ? 100 * (uniform - loss) / uniform : 100 * accuracy;
 }
@@ -241,7 +242,8 @@ class Comparer {
         sized.key_size = sized.value_size = config.dim / config.heads;
         sized.heads = config.heads;
         sized.length = config.length;
-        if (!make_attention(sized)->traits().not_causal.empty()) return "no causal form";
+        if (config.causal && !make_attention(sized)->traits().not_causal.empty())
+          return "no causal form";
       }
     } catch (const Error& error) {
       const std::string what = error.what();

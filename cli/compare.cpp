@@ -63,8 +63,10 @@ void add_compare(CLI::App& program, int& exit_code) {
   exclude_each_other(command, "--out", "--resume");
   add_option(command, "--preset", request.preset, "named tasks and attentions");
   set_choices(command, "--preset", bench::compare_preset_names());
-  add_option(command, "--tasks", request.tasks,
-             "comma-separated: copy, retrieval, digits, text, or presets of linea train");
+  add_option(command, "--tasks", request.tasks, "comma-separated tasks, or presets of linea train");
+  std::vector<std::string> tasks;
+  for (const bench::ComparedTask& task : bench::compared_tasks()) tasks.push_back(task.name);
+  set_choices(command, "--tasks", tasks);
   add_option(command, "--attentions", request.attentions,
              "comma-separated lists, as in all or softmax,linear:rule=gated,gdn/softmax; / divides "
              "attentions that the layers take in turn",
