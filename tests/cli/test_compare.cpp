@@ -44,7 +44,8 @@ TEST_F(CompareTest, AFailedRunIsARow) {
 // Tasks with one answer take attentions without a causal form, and have an accuracy for a score.
 TEST_F(CompareTest, OneAnswerIsForAllAttentions) {
   done("compare --tasks listops,copy --attentions linformer --dim 16 --ffn 32 --steps 2 --out c");
-  for (const nlohmann::json& run : result("c")["runs"]) {
+  const nlohmann::json runs = result("c")["runs"];
+  for (const nlohmann::json& run : runs) {
     const bool left_out = run["task"] == "copy" && run["attention"] != "softmax";
     EXPECT_EQ(run["state"], left_out ? "excluded" : "finished") << run;
     if (left_out) continue;
