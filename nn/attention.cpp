@@ -23,6 +23,7 @@ std::vector<AttentionEntry>& registry() {
                                        performer_entry(),
                                        pooling_entry(),
                                        prior_entry(),
+                                       routing_entry(),
                                        soft_vq_entry(),
                                        softmax_entry(),
                                        sparse_entry(),

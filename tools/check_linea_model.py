@@ -48,6 +48,8 @@ def cases():
     yield COPY, "--attention topk --keys 3"
     for attention in "lsh --rounds 2 --buckets 4 --window 6", "lsh --buckets 1 --window 5", "lsh:rounds=1/softmax":
         yield COPY, f"--attention {attention}"
+    for attention in "routing --window 3", "routing --clusters 3 --window 5 --local-heads 1", "routing:clusters=1/softmax":
+        yield COPY, f"--attention {attention}"
     for attention in "informer --factor 1", "informer --factor 2 --seed 7", "softmax/informer:factor=1":
         yield COPY, f"--attention {attention}"
     for attention in "luna --slots 5", "luna:slots=3/softmax":
@@ -56,7 +58,7 @@ def cases():
                       "mca", "mca --ratio 4", "bpt --keys 1", "bpt --keys 2", "pooling --window 3 --outer 9 --pool-size 2 --pool-stride 1",
                       "pooling --window 2 --outer 12 --pooling max", "average/prior --attention-output gated"):
         yield COPY, f"--attention {attention}"
-    for attention in "topk --keys 3", "local --block 5", "lsh --rounds 2", "informer --factor 1", "luna --slots 4":
+    for attention in "topk --keys 3", "local --block 5", "lsh --rounds 2", "routing --window 4", "informer --factor 1", "luna --slots 4":
         yield COPY, f"--attention-output gated --attention {attention}"
     for pattern in "band:3+global:2", "dilated:2x3/block:4x1", "strided:5+fixed:6x2":
         yield COPY, f"--attention sparse --pattern {pattern} --pattern-by head"
@@ -72,7 +74,7 @@ def cases():
     yield COPY, "--attention linear:rule=gated-delta/softmax --attention-output gated"
     yield COPY, "--attention linear:feature=dpfp:nu=2/performer --features 16"
     yield COPY, "--positions sinusoidal --tie --no-bias"
-    for attention in "softmax", "softmax --window 5", "linear --rule delta --feature dpfp", "gdn/softmax", "retnet", "lsh", "prior":
+    for attention in "softmax", "softmax --window 5", "linear --rule delta --feature dpfp", "gdn/softmax", "retnet", "lsh", "routing", "prior":
         yield COPY, f"--positions rotary --attention {attention}"
     yield COPY, "--reversible"
     yield DIGITS, "--class-token --tie"

@@ -27,10 +27,10 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention attention_output before beta_range bias block buckets channels class_embedding codes decay dilation factor feature features gate_rank heads
-key_norm keys layer_convolution layers length levels nu outer output_head pattern pattern_by pool_size pool_stride pooling positions predict prior ramp
+READ = """attention attention_output before beta_range bias block buckets channels class_embedding clusters codes decay dilation factor feature features gate_rank heads
+key_norm keys layer_convolution layers length levels local_heads nu outer output_head pattern pattern_by pool_size pool_stride pooling positions predict prior ramp
 randoms rank ratio reversible rounds rule seed size slots stride summary synth task tie window"""
-UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_dropout class_token clip codebook commitment copy_tokens data decay_steps device dim
+UNREAD = """accumulate anneal batch beta1 beta2 bytes centroid_decay chunk class_dropout class_token clip codebook commitment copy_tokens data decay_steps device dim
 dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr mask max_time memory min_lr muon_lr
 muon_momentum optimizer projection recompute redraw sample_every save_every segment sigma spike_guard steps tensorboard threads
 tokenizer vocab warmup weight_decay"""
@@ -315,7 +315,7 @@ class Model:
         choose("what is predicted,", settings.get("predict", "pixels"), ["pixels"])
         self([0])  # refuses what is not known
         for name in tensors:
-            if name not in self.used and not name.endswith(("codebook_counts", "codebook_sums")):  # of training
+            if name not in self.used and not name.endswith(("codebook_counts", "codebook_sums", "centroid_sums")):  # of training
                 raise ValueError(f"the tensor '{name}' is not known here")
 
     def tensor(self, name, default=None):
@@ -361,13 +361,13 @@ class Model:
                                                                               else settings["attention"], "qkv")
         parts = np.split(self.linear(block + reads, x), len(reads), axis=-1)
         q, k, v = (self.heads(parts[n]) for n in (0, max(len(reads) - 2, 0), -1))  # what is not read is another
-        if settings["attention"] in ("softmax", "topk", "lsh", "informer", "prior", *PATTERNS):
+        if settings["attention"] in ("softmax", "topk", "lsh", "informer", "prior", "routing", *PATTERNS):
             q, k = self.turned(q), self.turned(k)
         kinds = {"softmax": lambda _, settings, x, *qkv: softmax_attention(*qkv, windowed(len(x), settings.get("window", 0))),
                  "topk": lambda _, settings, x, q, k, v: softmax_attention(q, k, v, top_keys(q, k, settings["keys"])),
                  "average": lambda _, settings, x, q, k, v: divide(np.tri(len(x))) @ v, "bpt": self.tree, "mca": self.compressed,
                  "pooling": self.pooled, "prior": self.biased, "synthesizer": self.tabled,
-                 "lsh": self.hashed, "informer": self.informer, "luna": self.luna, "vq": self.quantized,
+                 "lsh": self.hashed, "routing": self.routed, "informer": self.informer, "luna": self.luna, "vq": self.quantized,
                  "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized,
                  **dict.fromkeys(PATTERNS, self.sparse)}
         y = choose("the attention", settings["attention"], kinds)(block, settings, x, q, k, v)
@@ -383,7 +383,7 @@ class Model:
         if choose("the output", self.settings.get("attention_output", "plain"), ["plain", "gated"]) == "plain":
             return y
         gate = self.heads(self.linear(block + "output_gate", x))
-        if settings["attention"] not in ("softmax", "topk", "informer", *PATTERNS):
+        if settings["attention"] not in ("softmax", "topk", "informer", "routing", *PATTERNS):
             weight = self.tensor(block + "output_norm.weight").reshape(len(y), 1, -1)
             y = weight * y / np.sqrt((y ** 2).mean(axis=-1, keepdims=True) + 1e-6)
         return y * gate / (1 + np.exp(-gate))
@@ -408,6 +408,16 @@ class Model:
         keys = (same & (rank[..., None] - rank[..., None, :] < settings["window"])).any(axis=1)
         keys |= (np.eye(len(x)) > 0) & ~keys.any(axis=-1, keepdims=True)
         return softmax_attention(q, divide(q, "unit") * math.sqrt(q.shape[-1]), v, keys)
+
+    def routed(self, block, settings, x, q, k, v):
+        """The last `window` keys of the query's cluster, argmax of x.mu, and its own; near keys in the first heads (Roy 2020)."""
+        mu = self.tensor(block + "attention.centroids").swapaxes(1, 2)  # [H,D,C]
+        of_q, of_k = ((rows.astype(np.float32).astype(np.float64) @ mu).argmax(axis=-1) for rows in (q, k))
+        same = (of_q[..., None] == of_k[:, None, :]) & (np.tri(len(x)) > 0)
+        rank = same.cumsum(axis=-1)
+        keys = same & (rank[..., -1:] - rank < settings["window"]) | (np.eye(len(x)) > 0)
+        keys[:settings["local_heads"]] = windowed(len(x), settings["window"])
+        return softmax_attention(q, k, v, keys)
 
     def informer(self, block, settings, x, q, k, v):
         """Softmax attention where max - mean of U random scores is one of the U largest so far, else the mean of v (Zhou 2021)."""

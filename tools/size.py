@@ -15,7 +15,7 @@ BUDGETS = {
     "base": 510,
     "tensor": 7635,
     "autograd": 3625,
-    "nn": 3037,
+    "nn": 3038,
     "cuda": 10360,
     "data": 5360,
     "train": 5775,

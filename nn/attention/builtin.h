@@ -21,6 +21,7 @@ AttentionEntry mca_entry();
 AttentionEntry performer_entry();
 AttentionEntry pooling_entry();
 AttentionEntry prior_entry();
+AttentionEntry routing_entry();
 AttentionEntry soft_vq_entry();
 AttentionEntry softmax_entry();
 AttentionEntry sparse_entry();

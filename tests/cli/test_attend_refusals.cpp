@@ -76,6 +76,7 @@ TEST_F(Attend, NamesMissingAndMisshapedTensors) {
   input({"ssd", ""}, "beta", {2, 2, 19, 1}, {"beta is [2,2,19,1]", "[2,2,19]"});
   input({"clustered", ""}, "planes", {2, 32, 4}, {"planes is [2,32,4]", "it must be [2,32,5]"});
   input({"lsh", ""}, "rotations", {2, 3, 4, 1}, {"rotations is [2,3,4,1]", "it must be [2,4,4,1]"});
+  input({"routing", ""}, "centroids", {2, 3, 5}, {"centroids is [2,3,5]", "[2,C,4]"});
   input({"luna", ""}, "slots", {2, 3, 5}, {"slots is [2,3,5]", "[2,C,4]"});
   input({"linformer", ""}, "compress_k", {2, 18, 5},
         {"compress_k is [2,18,5]", "it must be [2,19,5]"});

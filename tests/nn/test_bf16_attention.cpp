@@ -270,7 +270,7 @@ double bound_of(const std::string& check, const Attention& attention) {
 // Attentions that round their inputs are compared with float at rounded ones.
 bool takes_rounded(const AttentionOptions& options) {
   const std::unique_ptr<Attention> attention = make_attention(options);
-  for (const char* const name : {"improved-clustered", "informer", "lsh", "prior"})
+  for (const char* const name : {"improved-clustered", "informer", "lsh", "prior", "routing"})
     if (options.name == name) return true;
   if (attention->traits().softmax_weights) return !attention->traits().decides;
   if (options.name == "linear") return options.settings.text("rule") == "delta";

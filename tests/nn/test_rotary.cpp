@@ -107,8 +107,9 @@ ModelConfig turning(const std::string& attention) {
 TEST(Rotary, StepsAreRows) {
   for (const std::string attention :
        {"softmax", "softmax:window=7", "local:block=8", "sparse:pattern={band:4+strided:8}",
-        "topk:keys=5", "lsh:rounds=2:buckets=4:window=9", "informer", "gdn", "kda", "ssd", "retnet",
-        "gla", "gdn/softmax", "linear:rule=delta", "linear:rule=gated-delta"}) {
+        "topk:keys=5", "lsh:rounds=2:buckets=4:window=9", "routing:clusters=3:window=9", "informer",
+        "gdn", "kda", "ssd", "retnet", "gla", "gdn/softmax", "linear:rule=delta",
+        "linear:rule=gated-delta"}) {
     SCOPED_TRACE(attention);
     const Transformer model(turning(attention));
     for (const Parameter& parameter : model.parameters())

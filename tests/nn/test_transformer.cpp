@@ -50,7 +50,8 @@ std::vector<ModelConfig> every_kind() {
             config.tie = tie;
             config.bias = bias;
             result.push_back(config);
-            if (!first || tie || !bias || entry.name == "vq") continue;
+            const bool reversible = make_smallest(variant)->traits().recomputable;
+            if (!first || tie || !bias || !reversible) continue;
             config.reversible = true;
             result.push_back(config);
           }

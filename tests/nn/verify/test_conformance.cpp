@@ -78,6 +78,8 @@ TEST(Registry, ListsEveryMechanism) {
                             "sparse --pattern band:40",
                             "topk --keys 8",
                             "lsh --rounds 3 --buckets 6 --window 20",
+                            "routing --clusters 3 --window 20",
+                            "routing --clusters 5 --window 7 --local-heads 1",
                             "clustered --clusters 9 --bits 12 --iterations 4",
                             "improved-clustered --clusters 9 --bits 12 --iterations 4 --keys 7",
                             "informer --factor 3",
@@ -117,7 +119,7 @@ TEST(Registry, AnUnknownNameListsTheNames) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_NE(std::string(error.what()).find("nonesuch"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("pooling, prior, retnet, soft-vq, softmax, "),
+    EXPECT_NE(std::string(error.what()).find("pooling, prior, retnet, routing, soft-vq, softmax, "),
               std::string::npos)
         << error.what();
   }

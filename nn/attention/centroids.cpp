@@ -1,0 +1,112 @@
+#include "nn/attention/centroids.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/buckets.h"
+#include "autograd/ops.h"
+
+namespace linea {
+namespace {
+
+// Writes x_c / |x_c| into the rows of `into`; of x_c = 0 nothing.
+void write_unit_rows(const Tensor& into, const std::vector<double>& x) {
+  std::vector<double> rows = into.to_doubles();
+  const auto D = static_cast<size_t>(into.size(-1));
+  for (size_t row = 0; row < rows.size(); row += D) {
+    double squares = 0;
+    for (size_t d = row; d < row + D; ++d) squares += x[d] * x[d];
+    for (size_t d = row; squares > 0 && d < row + D; ++d) rows[d] = x[d] / std::sqrt(squares);
+  }
+  write_values(rows, into);
+}
+
+}  // namespace
+
+Centroids::Centroids(const AttentionOptions& options, int64_t clusters, int64_t first_head)
+    : first_head_(first_head),
+      mu_(Tensor::zeros({options.heads, clusters, options.key_size}, options.dtype)),
+      m_(Tensor::zeros(mu_.shape(), options.dtype)) {
+  const RandomStream stream{options.seed, Purpose::cluster, static_cast<uint32_t>(options.layer),
+                            0};
+  std::vector<double> values;
+  for (int64_t n = 0; n < mu_.numel(); ++n)
+    values.push_back(random_normal(stream, static_cast<uint64_t>(n)));
+  write_unit_rows(mu_, values);
+}
+
+Tensor Centroids::nearest(const Tensor& x) const {
+  const int64_t H = mu_.size(0), C = mu_.size(1), D = mu_.size(2), N = x.size(2);
+  const std::vector<double> rows = mu_.to_doubles();
+  std::vector<double> columns(rows.size());  // [H,D,C]
+  for (int64_t n = 0; n < mu_.numel(); ++n)
+    columns[static_cast<size_t>((n / D / C * D + n % D) * C + n / D % C)] =
+        rows[static_cast<size_t>(n)];
+  const Tensor chosen =
+      largest_products(x, Tensor::from(columns, {H, 1, D, C}, mu_.dtype()), false);
+  for (int64_t bh = 0; bh < x.size(0) * H; ++bh)
+    if (bh % H < first_head_) std::fill_n(chosen.data<int32_t>() + bh * N, N, 0);
+  return chosen;
+}
+
+Tensor Centroids::nearest_by_loops(const Tensor& x) const {
+  const int64_t B = x.size(0), H = x.size(1), N = x.size(2), D = x.size(3), C = count();
+  const std::vector<double> rows = x.to_doubles(), mu = mu_.to_doubles();
+  std::vector<int32_t> chosen;
+  for (int64_t row = 0; row < B * H * N; ++row) {
+    const int64_t head = row / N % H;
+    double largest = 0;
+    int32_t best = 0;
+    for (int64_t c = 0; head >= first_head_ && c < C; ++c) {
+      double product = 0;
+      for (int64_t d = 0; d < D; ++d)
+        product += double{static_cast<float>(rows[static_cast<size_t>(row * D + d)])} *
+                   mu[static_cast<size_t>((head * C + c) * D + d)];
+      if (c > 0 && product <= largest) continue;
+      largest = product;
+      best = static_cast<int32_t>(c);
+    }
+    chosen.push_back(best);
+  }
+  return Tensor::from(chosen, {B, H, 1, N});
+}
+
+// |x^ - mu|^2 = 2 (1 - x^.mu)
+Var Centroids::commitment(const Var& x, double weight) {
+  const int64_t H = mu_.size(0), N = x.size(2), routed = H - first_head_;
+  sums_.resize(static_cast<size_t>(mu_.numel()));
+  if (routed == 0) return {};
+  const Var unit = unit_rows(x, 1);
+  const std::vector<double> rows = unit.value().to_doubles(), mu = mu_.to_doubles();
+  const std::vector<int32_t> clusters = nearest(x.value()).to_vector<int32_t>();
+  const auto D = static_cast<size_t>(mu_.size(2));
+  std::vector<double> own(rows.size());  // mu of each row; 0 in heads without clusters
+  for (size_t row = 0; row < clusters.size(); ++row) {
+    const int64_t head = static_cast<int64_t>(row) / N % H;
+    if (head < first_head_) continue;
+    const size_t from = static_cast<size_t>(head * count() + clusters[row]) * D;
+    for (size_t d = 0; d < D; ++d) {
+      own[row * D + d] = mu[from + d];
+      sums_[from + d] += rows[row * D + d];
+    }
+  }
+  const int64_t size = unit.value().numel();
+  const Var products =
+      matmul(reshape(unit, {1, size}), Var(Tensor::from(own, {size, 1}, x.dtype())));
+  const auto all = static_cast<double>(x.size(0) * routed * N);
+  return add(Var(Tensor::full({1}, x.dtype(), 2 * weight)),
+             scale(reshape(products, {1}), -2 * weight / all));
+}
+
+void Centroids::learn(double decay) {
+  if (sums_.empty()) return;
+  std::vector<double> m = m_.to_doubles();
+  const bool first = std::all_of(m.begin(), m.end(), [](double x) { return x == 0; });
+  for (size_t i = 0; i < m.size(); ++i)
+    m[i] = first ? sums_[i] : decay * m[i] + (1 - decay) * sums_[i];
+  forget();
+  write_values(m, m_);
+  write_unit_rows(mu_, m);
+}
+
+}  // namespace linea

@@ -1,0 +1,304 @@
+// Routing Transformer: softmax attention over the keys of the query's cluster. mu_c are C centroids of length 1
+// for each head, and c(x) = argmax_c x.mu_c:
+//
+//   y_i = sum_{j in A_i} a_ij v_j / sum_{j in A_i} a_ij,  a_ij = exp(q_i.k_j / sqrt(D))
+//   A_i = {i} and the last `window` keys j <= i with c(k_j) = c(q_i)
+//
+// Not causal: with n keys j <= i in the cluster, its keys whose ranks, from 1, are above n - w/2 rounded up and
+// at most n + w/2 rounded down. The first `local_heads` heads have A_i = { j : |i - j| < window }.
+// Clusters are decisions. The recurrent form keeps the last `window` keys and values of each cluster.
+//
+// After a step of training, with sums over its rows x^ = x / |x|:
+//
+//   m_c <- decay m_c + (1 - decay) (sum of q^_i with c(q_i) = c + sum of k^_j with c(k_j) = c),  mu_c = m_c / |m_c|
+//
+// and the loss has the term commitment (mean_i |q^_i - mu|^2 + mean_j |k^_j - mu|^2), mu the centroid of the row.
+// Source: Roy et al. 2020, "Efficient content-based sparse attention with Routing Transformers";
+// docs/mechanisms.md says what differs.
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/buckets.h"
+#include "autograd/decisions.h"
+#include "autograd/ops.h"
+#include "autograd/rules/naive_tools.h"
+#include "nn/attention/builtin.h"
+#include "nn/attention/centroids.h"
+
+namespace linea {
+namespace {
+
+// The square root of the length, rounded up, where the setting is 0.
+int64_t cluster_count(const AttentionOptions& options) {
+  const int64_t given = options.settings.integer("clusters");
+  if (given > 0) return given;
+  return static_cast<int64_t>(
+      std::ceil(std::sqrt(static_cast<double>(std::max<int64_t>(options.length, 1)))));
+}
+
+std::vector<int32_t> valid_keys(const AttentionMask& mask, int64_t B, int64_t N) {
+  if (mask.valid.defined()) return mask.valid.to_vector<int32_t>();
+  return std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(N));
+}
+
+// Rings of slots, one for each cluster of a sequence and head; a slot belongs to one of them.
+class RoutingState final : public AttentionState {
+ public:
+  RoutingState(KeySlots all, size_t lists) : slots(std::move(all)), rings(lists) {
+    slots.positions.resize(static_cast<size_t>(slots.keys.size(2)));
+    used.resize(static_cast<size_t>(slots.keys.size(0) * slots.keys.size(1)));
+  }
+  size_t bytes() const override {
+    return slots.bytes() + used.size() * slots.positions.size() * sizeof(int32_t);
+  }
+  struct Ring {
+    std::vector<int32_t> slots;
+    size_t oldest = 0;
+  };
+  KeySlots slots;
+  std::vector<Ring> rings;    // [B,H,C]
+  std::vector<int32_t> used;  // slots of each sequence and head
+};
+
+class RoutingAttention final : public Attention, private TrainingHooks {
+ public:
+  explicit RoutingAttention(const AttentionOptions& options)
+      : Attention({.softmax_weights = true,
+                   .decides = true,
+                   .recomputable = false,  // the host counts the rows of clusters
+                   .training_capturable = false,
+                   .step_capturable = false,
+                   .rotary = Rotary::inputs}),
+        options_(options),
+        clusters_(cluster_count(options)),
+        window_(options.settings.integer("window")),
+        local_heads_(options.settings.integer("local_heads")),
+        decay_(options.settings.real("centroid_decay")),
+        commitment_(options.settings.real("commitment")),
+        centroids_(options, clusters_, local_heads_) {
+    require(local_heads_ <= options.heads, "`local_heads` is {}; there are {} `heads`",
+            local_heads_, options.heads);
+    traits_.details = fmt::format("{} clusters", clusters_);
+  }
+
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2);
+    const Clusters of = decide_clusters(in, &Centroids::nearest);
+    const std::vector<int32_t> valid = valid_keys(mask, B, N);
+    const KeyTilesOf sets = [=, this](int64_t sequence, int64_t head) {
+      const auto own = [&](const std::vector<int32_t>& all) {
+        const auto first = all.begin() + (sequence * H + head) * N;
+        return std::vector<int32_t>(first, first + N);
+      };
+      return tiles(own(of.queries), own(of.keys), valid[static_cast<size_t>(sequence)], mask.causal,
+                   head < local_heads_);
+    };
+    return sparse_attention(in, mask, sets);
+  }
+
+  // By the formulas: clusters by loops, ranks by counting.
+  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
+    const int64_t H = in.q.size(1), N = in.q.size(2);
+    const Clusters of = decide_clusters(in, &Centroids::nearest_by_loops);
+    const std::vector<int32_t> valid = valid_keys(mask, in.q.size(0), N);
+    const int64_t half = window_ / 2;
+    const auto allowed = [&](int64_t bh, int64_t i, int64_t j) {
+      if (i == j) return true;
+      if (bh % H < local_heads_) return std::abs(i - j) < window_;
+      const int32_t cluster = of.queries[static_cast<size_t>(bh * N + i)];
+      const auto keys_to = [&](int64_t last) {
+        int64_t count = 0;
+        for (int64_t n = 0; n <= std::min<int64_t>(last, valid[static_cast<size_t>(bh / H)] - 1);
+             ++n)
+          count += of.keys[static_cast<size_t>(bh * N + n)] == cluster;
+        return count;
+      };
+      if (of.keys[static_cast<size_t>(bh * N + j)] != cluster) return false;
+      const int64_t n = keys_to(i), rank = keys_to(j);
+      if (mask.causal) return rank > n - window_ && rank <= n;
+      return rank > n - (window_ - half) && rank <= n + half;
+    };
+    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
+    return naive::softmax_attention(scale(matmul(in.q, in.k, false, true), 1.0 / root), in.v, mask,
+                                    allowed);
+  }
+
+  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
+    int64_t slots = clusters_ * window_;
+    if (options_.length > 0) slots = std::min(slots, options_.length);
+    return std::make_unique<RoutingState>(
+        KeySlots(Shape{batch, options_.heads, slots, options_.key_size},
+                 Shape{batch, options_.heads, slots, options_.value_size}, dtype),
+        static_cast<size_t>(batch * options_.heads * clusters_));
+  }
+
+  Tensor step(AttentionState& any_state, const AttentionInputs& in) const override {
+    auto& state = dynamic_cast<RoutingState&>(any_state);
+    const Clusters of = decide_clusters(in, &Centroids::nearest);
+    std::vector<KeyTilesPtr> sets;
+    for (size_t bh = 0; bh < of.queries.size(); ++bh) {
+      const auto ring = [&](int32_t cluster) -> RoutingState::Ring& {
+        return state.rings[bh * static_cast<size_t>(clusters_) + static_cast<size_t>(cluster)];
+      };
+      const int32_t slot = take_slot(state, bh, ring(of.keys[bh]));
+      write_slot(state.slots.keys, in.k.value(), bh, slot);
+      write_slot(state.slots.values, in.v.value(), bh, slot);
+      KeyTiles::Part part;
+      part.keys = ring(of.queries[bh]).slots;
+      if (of.queries[bh] != of.keys[bh]) part.keys.push_back(slot);
+      part.sees = [](int64_t, const int32_t*, int64_t count) {
+        return ~uint64_t{0} >> (KeyTileSet::kTile - count);
+      };
+      sets.push_back(
+          std::make_shared<const KeyTiles>(1, state.slots.keys.size(2), std::vector{part}));
+    }
+    return sparse_step(state.slots, in, [&](int64_t sequence, int64_t head) {
+      return sets[static_cast<size_t>(sequence * options_.heads + head)];
+    });
+  }
+
+  // As if clusters had equal sizes, with the products of rows and centroids.
+  AttentionFlops flops(int64_t length) const override {
+    const auto N = static_cast<double>(std::max<int64_t>(length, 1)),
+               D = static_cast<double>(options_.key_size),
+               M = static_cast<double>(options_.value_size), C = static_cast<double>(clusters_),
+               w = static_cast<double>(window_),
+               local = static_cast<double>(local_heads_) / static_cast<double>(options_.heads);
+    const auto keys_of = [w](double size) {
+      const double window = std::min(w, size);
+      return window * (1 - window / (2 * size)) + 0.5;
+    };
+    const double keys = local * keys_of(N) + (1 - local) * keys_of(N / C),
+                 choice = (1 - local) * 4 * C * D;
+    return {choice + 2 * keys * (D + M), choice + 2 * keys * (4 * D + 3 * M)};
+  }
+
+  std::vector<Buffer> buffers() const override { return centroids_.buffers(); }
+  TrainingHooks* hooks() override { return this; }
+
+ private:
+  struct Clusters {
+    std::vector<int32_t> queries, keys;  // [B,H,N]
+  };
+  using Nearest = Tensor (Centroids::*)(const Tensor&) const;
+
+  // Also adds the rows of each cluster, for after_step.
+  Var auxiliary_loss(const AttentionInputs& in) override {
+    const Var of_q = centroids_.commitment(in.q, commitment_),
+              of_k = centroids_.commitment(in.k, commitment_);
+    return of_q.defined() ? add(of_q, of_k) : of_q;
+  }
+  void skip_step() override { centroids_.forget(); }
+  void after_step() override { centroids_.learn(decay_); }
+
+  Clusters decide_clusters(const AttentionInputs& in, Nearest method) const {
+    const Shape shape{in.q.size(0), in.q.size(1), 1, in.q.size(2)};
+    const auto clusters = [&](const Var& x) {
+      return decide(shape, clusters_, [&] { return (centroids_.*method)(x.value()); })
+          .to_vector<int32_t>();
+    };
+    std::vector<int32_t> queries = clusters(in.q);
+    return {std::move(queries), clusters(in.k)};
+  }
+
+  // The sets of a head, of clusters [N].
+  KeyTilesPtr tiles(std::vector<int32_t> queries, std::vector<int32_t> keys, int64_t valid,
+                    bool causal, bool local) const {
+    const auto N = static_cast<int64_t>(queries.size());
+    const auto window = static_cast<int32_t>(std::min(window_, 2 * N));
+    const std::vector<int32_t> of_own = keys;  // the cluster of the key at each query
+    std::fill(keys.begin() + valid, keys.end(), -1);
+    std::vector<BucketRanges> ranges;
+    BucketRanges& seen = ranges.emplace_back(std::move(queries), std::move(keys), clusters_);
+    for (int32_t i = 0; i < N; ++i) {
+      const auto at = static_cast<size_t>(i);
+      const int32_t n = seen.before[at] + (seen.of_keys[at] == seen.of_queries[at] ? 1 : 0);
+      seen.first[at] = local ? i - window + 1 : causal ? n - window : n - (window + 1) / 2;
+      seen.end[at] = causal ? n : local ? i + window : n + window / 2;
+    }
+    std::vector<int32_t> existing(static_cast<size_t>(valid));
+    for (size_t i = 0; i < existing.size(); ++i) existing[i] = static_cast<int32_t>(i);
+    std::vector<KeyTiles::Lists> lists;
+    lists.push_back(bucket_tiles(ranges, 0));
+    if (valid > 0) lists.push_back(own_keys(existing));
+    return std::make_shared<const KeyTiles>(N, N, std::move(lists));
+  }
+
+  // The slot of a new key: the oldest one of a full ring, else one that is free.
+  int32_t take_slot(RoutingState& state, size_t bh, RoutingState::Ring& ring) const {
+    if (static_cast<int64_t>(ring.slots.size()) == window_) {
+      const int32_t slot = ring.slots[ring.oldest];
+      ring.oldest = (ring.oldest + 1) % ring.slots.size();
+      return slot;
+    }
+    const auto slot = state.used[bh]++;
+    if (slot == state.slots.keys.size(2)) {  // more positions than `length`
+      for (Tensor* const slots : {&state.slots.keys, &state.slots.values}) {
+        const int64_t there = slots->size(2);
+        const Tensor larger(slots->shape().with(2, 2 * there), slots->dtype());
+        with_rows(*slots, [&](auto* from, int64_t width) {
+          auto* const to = larger.data<std::remove_pointer_t<decltype(from)>>();
+          for (int64_t n = 0; n < slots->size(0) * slots->size(1); ++n)
+            std::copy_n(from + n * there * width, there * width, to + 2 * n * there * width);
+        });
+        *slots = larger;
+      }
+      state.slots.positions.resize(static_cast<size_t>(state.slots.keys.size(2)));
+    }
+    ring.slots.push_back(slot);
+    return slot;
+  }
+
+  template <typename F>
+  static void with_rows(const Tensor& x, const F& f) {
+    with_real(x.dtype(), "routing", [&](auto zero) { f(x.data<decltype(zero)>(), x.size(-1)); });
+  }
+
+  // Row bh of x [B,H,1,W] into a slot of slots [B,H,count,W].
+  static void write_slot(const Tensor& slots, const Tensor& x, size_t bh, int32_t slot) {
+    with_rows(slots, [&](auto* to, int64_t width) {
+      const auto* const from = x.data<std::remove_pointer_t<decltype(to)>>();
+      const auto row = static_cast<int64_t>(bh);
+      std::copy_n(from + row * width, width, to + (row * slots.size(2) + slot) * width);
+    });
+  }
+
+  AttentionOptions options_;
+  int64_t clusters_, window_, local_heads_;
+  double decay_, commitment_;
+  Centroids centroids_;
+};
+
+}  // namespace
+
+AttentionEntry routing_entry() {
+  using namespace declare;
+  return {
+      .name = "routing",
+      .summary = "softmax attention over the keys of the query's cluster (Routing Transformer)",
+      .source = "Roy 2020",
+      .settings =
+          {labeled(InLabel::if_changed,
+                   defining(".centroid", of_model(integer("clusters", 0, {0, 65536},
+                                                          "clusters of a head; 0: the square root "
+                                                          "of `length`, rounded up")))),
+           labeled(InLabel::if_changed,
+                   of_model(integer("window", 128, at_least(1),
+                                    "keys of its cluster that a position sees"))),
+           labeled(InLabel::if_changed,
+                   of_model(integer("local_heads", 0, at_least(0),
+                                    "first heads, which see near positions in place of clusters"))),
+           real("centroid_decay", 0.999, {0, 1}, "of the means of the rows of a cluster"),
+           real("commitment", 1e-4, at_least(0),
+                "weight of the loss that pulls rows to centroids")},
+      .make =
+          [](const AttentionOptions& options) {
+            return std::make_unique<RoutingAttention>(options);
+          },
+      .variants = {{{"clusters", int64_t{3}}, {"window", int64_t{20}}},
+                   {{"clusters", int64_t{5}}, {"window", int64_t{7}}, {"local_heads", int64_t{1}}}},
+      .cpu_only = true,
+      .tensors = {{"centroids", "HCD", "clusters", false, "; default: sampled with --seed"}}};
+}
+
+}  // namespace linea
