@@ -76,6 +76,12 @@ struct DeltaKind {
 struct AttentionMask {
   bool causal = true;
   Tensor valid;  // i32 [B], how many keys of each sequence exist; undefined: all
+
+  // How many of the N keys of each of B sequences exist, for the host.
+  std::vector<int32_t> lengths(int64_t B, int64_t N) const {
+    if (valid.defined()) return valid.to_vector<int32_t>();
+    return std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(N));
+  }
 };
 
 // FLOPs of a token and head, the mean over a causal sequence; training: forward and backward.

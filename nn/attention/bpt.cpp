@@ -126,8 +126,7 @@ class BptAttention final : public Attention {
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2);
     const std::vector<int64_t> offsets = level_offsets(N);
     const int64_t nodes = offsets.back();
-    const auto valid =
-        mask.valid.defined() ? mask.valid.to_vector<int32_t>() : std::vector<int32_t>();
+    const std::vector<int32_t> valid = mask.lengths(B, N);
     std::vector<double> shares, sizes;
     for (int64_t bh = 0; bh < B * H; ++bh) {
       for (int64_t level = 0; N >> level > 0; ++level)
@@ -138,7 +137,7 @@ class BptAttention final : public Attention {
                                -std::numeric_limits<double>::infinity());
       for (int64_t i = 0; i < N; ++i)
         for (const auto& [level, first, end] :
-             walk_of(i, valid.empty() ? N : valid[static_cast<size_t>(bh / H)], mask.causal, keys_))
+             walk_of(i, valid[static_cast<size_t>(bh / H)], mask.causal, keys_))
           for (int64_t span = first; span < end; ++span)
             rows[static_cast<size_t>(i * nodes + offsets[static_cast<size_t>(level)] + span)] =
                 static_cast<double>(level) * std::log(2.0);

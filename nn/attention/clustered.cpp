@@ -25,11 +25,6 @@
 namespace linea {
 namespace {
 
-std::vector<int32_t> valid_rows(const AttentionMask& mask, int64_t B, int64_t N) {
-  if (mask.valid.defined()) return mask.valid.to_vector<int32_t>();
-  return std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(N));
-}
-
 // A constant [B,H,rows,columns] of element(bh, row, column).
 template <typename Element>
 Var matrix(const Var& like, int64_t rows, int64_t columns, const Element& element) {
@@ -131,7 +126,7 @@ class ClusteredAttention final : public Attention {
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     require_no_causal(mask);
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2), C = clusters_.count;
-    const std::vector<int32_t> valid = valid_rows(mask, B, N),
+    const std::vector<int32_t> valid = mask.lengths(B, N),
                                clusters = decide_clusters(in.q, [&] {
                                             return clusters_by_loops(in.q.value(), valid);
                                           }).to_vector<int32_t>();

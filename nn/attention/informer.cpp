@@ -27,11 +27,6 @@
 namespace linea {
 namespace {
 
-std::vector<int32_t> valid_keys(const AttentionMask& mask, int64_t B, int64_t N) {
-  if (mask.valid.defined()) return mask.valid.to_vector<int32_t>();
-  return std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(N));
-}
-
 // The largest numbers so far, at most `count`.
 class Largest {
  public:
@@ -234,7 +229,7 @@ class InformerAttention final : public Attention {
 
   Tensor choose(const AttentionInputs& in, const AttentionMask& mask) const {
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2);
-    const std::vector<int32_t> valid = valid_keys(mask, B, N);
+    const std::vector<int32_t> valid = mask.lengths(B, N);
     const HeadTensor q(in.q.value()), k(in.k.value());
     const Tensor selected({B, H, N}, DType::i32);
     on_threads(B * H, [&](int64_t bh, int) {
@@ -283,7 +278,7 @@ class InformerAttention final : public Attention {
   Tensor choose_by_loops(const AttentionInputs& in, const AttentionMask& mask) const {
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2), D = in.q.size(3);
     const std::vector<double> q = in.q.value().to_doubles(), k = in.k.value().to_doubles();
-    const std::vector<int32_t> valid = valid_keys(mask, B, N);
+    const std::vector<int32_t> valid = mask.lengths(B, N);
     std::vector<int32_t> selected;
     for (int64_t bh = 0; bh < B * H; ++bh) {
       const int64_t rows = valid[static_cast<size_t>(bh / H)];

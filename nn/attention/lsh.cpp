@@ -34,11 +34,6 @@ int64_t bucket_count(const AttentionOptions& options) {
   return std::max<int64_t>((options.length + window - 1) / window, 1) * 2;
 }
 
-std::vector<int32_t> valid_keys(const AttentionMask& mask, int64_t B, int64_t N) {
-  if (mask.valid.defined()) return mask.valid.to_vector<int32_t>();
-  return std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(N));
-}
-
 // The last window - 1 positions of each bucket, next to all keys and values.
 class LshState final : public AttentionState {
  public:
@@ -82,7 +77,7 @@ class LshAttention final : public Attention, private TrainingHooks {
                                                                                 rotations_, true);
                                                       })
                                             .to_vector<int32_t>(),
-                               valid = valid_keys(mask, B, N);
+                               valid = mask.lengths(B, N);
     const KeyTilesOf sets = [=, this](int64_t sequence, int64_t head) {
       const int32_t* const own = hashes.data() + (sequence * H + head) * rounds_ * N;
       return tiles(own, N, valid[static_cast<size_t>(sequence)], mask.causal);
@@ -96,7 +91,7 @@ class LshAttention final : public Attention, private TrainingHooks {
     const std::vector<int32_t> hashes = decide_hashes(in.q.value(), [&] {
                                           return hashes_by_loops(in.q.value());
                                         }).to_vector<int32_t>();
-    const std::vector<int32_t> valid = valid_keys(mask, in.q.size(0), N);
+    const std::vector<int32_t> valid = mask.lengths(in.q.size(0), N);
     std::vector<int32_t> ranks;
     for (size_t row = 0; row < hashes.size(); ++row) {
       const int64_t bh = static_cast<int64_t>(row) / N / rounds_, n = static_cast<int64_t>(row) % N;

@@ -86,10 +86,7 @@ class McaAttention final : public Attention {
     const Var keys = join_rows({k, by_products(k, compress_k_)}),
               values = join_rows({v, by_products(v, compress_v_)});
     const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    const auto valid =
-        mask.valid.defined()
-            ? mask.valid.to_vector<int32_t>()
-            : std::vector<int32_t>(static_cast<size_t>(in.q.size(0)), static_cast<int32_t>(N));
+    const std::vector<int32_t> valid = mask.lengths(in.q.size(0), N);
     return naive::softmax_attention(
         scale(matmul(in.q, keys, false, true), 1.0 / root), values, {false, {}},
         [&](int64_t bh, int64_t i, int64_t key) {

@@ -49,10 +49,8 @@ Var refined(const Var& a, const Var& start) {
 // The valid positions of the sequences that have more of them than landmarks, and of the others; 0 of the
 // rest. Undefined: no sequence.
 struct Lengths {
-  Lengths(const Tensor& valid, int64_t B, int64_t N, int64_t landmarks) {
-    const auto all = valid.defined()
-                         ? valid.to_vector<int32_t>()
-                         : std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(N));
+  Lengths(const AttentionMask& mask, int64_t B, int64_t N, int64_t landmarks) {
+    const std::vector<int32_t> all = mask.lengths(B, N);
     std::vector<int32_t> is_longer(all), is_shorter(all);
     for (size_t b = 0; b < all.size(); ++b) (all[b] > landmarks ? is_shorter : is_longer)[b] = 0;
     const auto some = [B](const std::vector<int32_t>& lengths) {
@@ -85,7 +83,7 @@ class NystromAttention final : public BidirectionalAttention {
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const ExactProducts exact_products;
     require_bidirectional(mask);
-    const Lengths lengths(mask.valid, in.q.size(0), in.q.size(2), landmarks_);
+    const Lengths lengths(mask, in.q.size(0), in.q.size(2), landmarks_);
     Var y;
     if (lengths.longer.defined()) {
       const Tensor valid = mask.valid.defined() ? lengths.longer : Tensor();
@@ -107,7 +105,7 @@ class NystromAttention final : public BidirectionalAttention {
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     require_bidirectional(mask);
     const int64_t B = in.q.size(0), N = in.q.size(2);
-    const Lengths lengths(mask.valid, B, N, landmarks_);
+    const Lengths lengths(mask, B, N, landmarks_);
     const Var k = clear_padding(in.k, mask.valid), v = clear_padding(in.v, mask.valid);
     Var y;
     if (lengths.longer.defined()) y = by_landmarks(in.q, k, v, lengths.longer);

@@ -80,12 +80,11 @@ class PoolingAttention final : public Attention {
         scores(in.k), in.v, mask,
         [this](int64_t, int64_t i, int64_t j) { return std::abs(i - j) < pool_.window; });
     if (pool_.spans(0, N).end == 0) return near;
-    const auto valid =
-        mask.valid.defined() ? mask.valid.to_vector<int32_t>() : std::vector<int32_t>();
+    const std::vector<int32_t> valid = mask.lengths(in.q.size(0), N);
     const Var far = naive::softmax_attention(
         scores(pooled(clear_padding(in.k, mask.valid))), pooled(clear_padding(in.v, mask.valid)),
         {false, {}}, [&](int64_t bh, int64_t i, int64_t c) {
-          const int64_t existing = valid.empty() ? N : valid[static_cast<size_t>(bh / H)];
+          const int64_t existing = valid[static_cast<size_t>(bh / H)];
           for (int64_t j = c * pool_.stride; j < c * pool_.stride + pool_.size; ++j)
             if (j >= existing || std::abs(i - j) >= pool_.outer || (mask.causal && j > i))
               return false;

@@ -21,9 +21,7 @@ Tensor sorted_keys(const AttentionInputs& in, const AttentionMask& mask, const S
   std::vector<double> q = in.q.value().to_doubles(), k = in.k.value().to_doubles();
   for (std::vector<double>* const values : {&q, &k})
     for (double& value : *values) value = static_cast<float>(value);
-  const auto valid = mask.valid.defined()
-                         ? mask.valid.to_vector<int32_t>()
-                         : std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(N));
+  const std::vector<int32_t> valid = mask.lengths(B, N);
   std::vector<int32_t> result;
   for (int64_t bh = 0; bh < B * H; ++bh)
     for (int64_t i = 0; i < N; ++i) {
