@@ -33,17 +33,17 @@ Centroids::Centroids(const AttentionOptions& options, int64_t clusters, int64_t 
   for (int64_t n = 0; n < mu_.numel(); ++n)
     values.push_back(random_normal(stream, static_cast<uint64_t>(n)));
   write_unit_rows(mu_, values);
+  changed();
+}
+
+void Centroids::changed() {
+  const int64_t H = mu_.size(0), C = mu_.size(1), D = mu_.size(2);
+  columns_ = ops::permute(mu_, {{H, 1, C, D}, {0, 1, 3, 2}, 1}, {H, 1, D, C});
 }
 
 Tensor Centroids::nearest(const Tensor& x) const {
-  const int64_t H = mu_.size(0), C = mu_.size(1), D = mu_.size(2), N = x.size(2);
-  const std::vector<double> rows = mu_.to_doubles();
-  std::vector<double> columns(rows.size());  // [H,D,C]
-  for (int64_t n = 0; n < mu_.numel(); ++n)
-    columns[static_cast<size_t>((n / D / C * D + n % D) * C + n / D % C)] =
-        rows[static_cast<size_t>(n)];
-  const Tensor chosen =
-      largest_products(x, Tensor::from(columns, {H, 1, D, C}, mu_.dtype()), false);
+  const int64_t H = mu_.size(0), N = x.size(2);
+  const Tensor chosen = largest_products(x, columns_, false);
   for (int64_t bh = 0; bh < x.size(0) * H; ++bh)
     if (bh % H < first_head_) std::fill_n(chosen.data<int32_t>() + bh * N, N, 0);
   return chosen;
@@ -107,6 +107,7 @@ void Centroids::learn(double decay) {
   forget();
   write_values(m, m_);
   write_unit_rows(mu_, m);
+  changed();
 }
 
 }  // namespace linea

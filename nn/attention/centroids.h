@@ -17,6 +17,7 @@ class Centroids {
   Centroids(const AttentionOptions& options, int64_t clusters, int64_t first_head);
   int64_t count() const { return mu_.size(1); }
   const Tensor& mu() const { return mu_; }  // [H,C,D]
+  void changed();                           // call it after writing into them
   std::vector<Buffer> buffers() const { return {{"centroids", mu_}, {"centroid_sums", m_}}; }
 
   // c(x) of the rows of x [B,H,N,D], i32 [B,H,1,N]: a decision. By loops: as it is defined.
@@ -33,6 +34,7 @@ class Centroids {
  private:
   int64_t first_head_;
   Tensor mu_, m_;             // [H,C,D]
+  Tensor columns_{};          // mu as [H,1,D,C]
   std::vector<double> sums_;  // of a step; empty: no rows yet
 };
 

@@ -36,11 +36,6 @@ int64_t cluster_count(const AttentionOptions& options) {
       std::ceil(std::sqrt(static_cast<double>(std::max<int64_t>(options.length, 1)))));
 }
 
-std::vector<int32_t> valid_keys(const AttentionMask& mask, int64_t B, int64_t N) {
-  if (mask.valid.defined()) return mask.valid.to_vector<int32_t>();
-  return std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(N));
-}
-
 // Rings of slots, one for each cluster of a sequence and head; a slot belongs to one of them.
 class RoutingState final : public AttentionState {
  public:
@@ -84,7 +79,7 @@ class RoutingAttention final : public Attention, private TrainingHooks {
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2);
     const Clusters of = decide_clusters(in, &Centroids::nearest);
-    const std::vector<int32_t> valid = valid_keys(mask, B, N);
+    const std::vector<int32_t> valid = mask.lengths(B, N);
     const KeyTilesOf sets = [=, this](int64_t sequence, int64_t head) {
       const auto own = [&](const std::vector<int32_t>& all) {
         const auto first = all.begin() + (sequence * H + head) * N;
@@ -100,7 +95,7 @@ class RoutingAttention final : public Attention, private TrainingHooks {
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const int64_t H = in.q.size(1), N = in.q.size(2);
     const Clusters of = decide_clusters(in, &Centroids::nearest_by_loops);
-    const std::vector<int32_t> valid = valid_keys(mask, in.q.size(0), N);
+    const std::vector<int32_t> valid = mask.lengths(in.q.size(0), N);
     const int64_t half = window_ / 2;
     const auto allowed = [&](int64_t bh, int64_t i, int64_t j) {
       if (i == j) return true;
@@ -174,6 +169,7 @@ class RoutingAttention final : public Attention, private TrainingHooks {
   }
 
   std::vector<Buffer> buffers() const override { return centroids_.buffers(); }
+  void buffers_changed() override { centroids_.changed(); }
   TrainingHooks* hooks() override { return this; }
 
  private:

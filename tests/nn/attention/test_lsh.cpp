@@ -6,6 +6,7 @@
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "nn/verify/conformance_tools.h"
+#include "tests/nn/attention/future.h"
 #include "tests/nn/attention_options.h"
 #include "tests/nn/verify/saboteur.h"
 
@@ -130,19 +131,8 @@ TEST(Lsh, DecidesAlikeInFloatAndDoubleAndWithAnyThreads) {
   EXPECT_EQ(*std::max_element(expected.begin(), expected.end()), 11);
 }
 
-// Bits of rows up to a cut, where everything after it is another.
 TEST(Lsh, RowsDoNotDependOnTheFuture) {
-  const Sizes sizes{1, 2, 260, 5, 4};
-  const Inputs x = draw(sizes, DType::f32), other = draw(sizes, DType::f32, 10.0, 17);
-  const auto attention = lsh(3, 4, 30, sizes, DType::f32);
-  const Outcome before = run(*attention, &Attention::forward, x, {});
-  for (int64_t cut = 3; cut < 259; cut += 4) {
-    const auto later = [&](int64_t, int64_t n) { return n > cut; };
-    const auto earlier = [&](int64_t, int64_t n) { return n <= cut; };
-    const Inputs changed{blend(x.q, other.q, later), x.k, blend(x.v, other.v, later), x.dy, x.gate};
-    const Tensor y = attention->forward(inputs_for(*attention, changed, false), {}).value();
-    EXPECT_EQ(different_bits(before.y, y, earlier), 0) << cut;
-  }
+  expect_no_future(*lsh(3, 4, 30, {1, 2, 260, 5, 4}, DType::f32), 260);
 }
 
 TEST(Lsh, RedrawsByTheStep) {

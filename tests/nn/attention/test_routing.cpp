@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "nn/verify/conformance_tools.h"
+#include "tests/nn/attention/future.h"
 #include "tests/nn/attention_options.h"
 #include "tests/nn/verify/saboteur.h"
 
@@ -78,6 +79,7 @@ TEST(Routing, FourRowsByHand) {
   const auto rows = [&](int64_t window, bool causal) {
     const auto attention = routing(2, window, sizes, DType::f64);
     write_values({1, -1}, routing_buffer(*attention, "centroids"));
+    attention->buffers_changed();
     std::vector<double> y = attention->forward(in, {causal, {}}).value().to_doubles();
     for (double& value : y) value = std::round(value * 1e6) / 1e6;
     return y;
@@ -117,29 +119,8 @@ TEST(Routing, DecidesAlikeInFloatAndDoubleAndWithAnyThreads) {
   EXPECT_EQ(*std::max_element(queries.begin(), queries.end()), 8);
 }
 
-// Bits and clusters of rows up to a cut, where everything after it is another.
 TEST(Routing, RowsDoNotDependOnTheFuture) {
-  const Sizes sizes{1, 2, 260, 5, 4};
-  const Inputs x = draw(sizes, DType::f32), other = draw(sizes, DType::f32, 10.0, 17);
-  const auto attention = routing(4, 30, sizes, DType::f32);
-  const Outcome before = run(*attention, &Attention::forward, x, {});
-  for (int64_t cut = 3; cut < 259; cut += 4) {
-    const auto later = [&](int64_t, int64_t n) { return n > cut; };
-    const auto earlier = [&](int64_t, int64_t n) { return n <= cut; };
-    const Inputs changed{blend(x.q, other.q, later), blend(x.k, other.k, later),
-                         blend(x.v, other.v, later), x.dy, x.gate};
-    const Outcome after = run(*attention, &Attention::forward, changed, {});
-    EXPECT_EQ(different_bits(before.y, after.y, earlier), 0) << cut;
-    for (size_t of = 0; of < 2; ++of) {
-      const auto rows = [&](const Outcome& outcome) {
-        std::vector<int32_t> earliest = outcome.decisions[of].to_vector<int32_t>();
-        earliest.erase(earliest.begin() + 260 + cut + 1, earliest.end());
-        earliest.erase(earliest.begin() + cut + 1, earliest.begin() + 260);
-        return earliest;
-      };
-      EXPECT_EQ(rows(before), rows(after)) << cut;
-    }
-  }
+  expect_no_future(*routing(4, 30, {1, 2, 260, 5, 4}, DType::f32), 260);
 }
 
 // A state begins as large as it becomes, unless there are more positions than `length` says.
@@ -212,6 +193,7 @@ TEST(Routing, CentroidsAreMeansOfTheirRows) {
     const std::vector<double> found = routing_buffer(*attention, "centroids").to_doubles();
     for (size_t i = 0; i < m.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-6) << step;
     write_values(found, routing_buffer(*attention, "centroids"));
+    attention->buffers_changed();
     m = routing_buffer(*attention, "centroid_sums").to_doubles();  // rounded to float
   }
 }

@@ -3,6 +3,7 @@
 
 #include "autograd/ops.h"
 #include "nn/verify/conformance_tools.h"
+#include "tests/nn/attention/future.h"
 #include "tests/nn/attention_options.h"
 
 namespace linea {
@@ -56,27 +57,8 @@ TEST(Topk, DecidesAlikeInFloatAndDoubleAndWithAnyThreads) {
   }
 }
 
-// The choices of rows up to a cut, and their bits, do not change with what follows.
 TEST(Topk, ChoicesDoNotDependOnTheFuture) {
-  const Sizes sizes{1, 2, 130, 5, 4};
-  const Inputs x = draw(sizes, DType::f32), other = draw(sizes, DType::f32, 10.0, 17);
-  const auto attention = topk(6, sizes, DType::f32);
-  const Outcome before = run(*attention, &Attention::forward, x, {});
-  const std::vector<int32_t> expected = before.decisions.at(0).to_vector<int32_t>();
-  for (int64_t cut = 1; cut < 130; cut += 2) {
-    const auto later = [&](int64_t, int64_t n) { return n > cut; };
-    const auto earlier = [&](int64_t, int64_t n) { return n <= cut; };
-    const Inputs changed{blend(x.q, other.q, later), blend(x.k, other.k, later),
-                         blend(x.v, other.v, later), x.dy, x.gate};
-    const Outcome after = run(*attention, &Attention::forward, changed, {});
-    EXPECT_EQ(different_bits(before.y, after.y, earlier), 0) << cut;
-    const std::vector<int32_t> found = after.decisions.at(0).to_vector<int32_t>();
-    for (int64_t head = 0; head < 2; ++head)
-      EXPECT_TRUE(std::equal(found.begin() + head * 130 * 7,
-                             found.begin() + (head * 130 + cut + 1) * 7,
-                             expected.begin() + head * 130 * 7))
-          << cut;
-  }
+  expect_no_future(*topk(6, {1, 2, 130, 5, 4}, DType::f32), 130);
 }
 
 // A replayed choice is taken whatever q and k are now.
