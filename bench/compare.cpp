@@ -21,9 +21,11 @@ std::string line_of(const std::string& key, const std::string& value) {
 
 // The fields of a request by the keys of compare.toml.
 std::vector<std::pair<const char*, std::string CompareRequest::*>> fields() {
-  return {{"preset", &CompareRequest::preset},         {"tasks", &CompareRequest::tasks},
-          {"attentions", &CompareRequest::attentions}, {"seeds", &CompareRequest::seeds},
-          {"lengths", &CompareRequest::lengths},       {"data", &CompareRequest::data}};
+  return {{"preset", &CompareRequest::preset},
+          {"tasks", &CompareRequest::tasks},
+          {"attentions", &CompareRequest::attentions},
+          {"seeds", &CompareRequest::seeds},
+          {"data", &CompareRequest::data}};
 }
 
 // Every name at its defaults, the other rules of linear, and hybrids.
@@ -144,18 +146,6 @@ int64_t parameters_of(const Comparison& comparison, const std::string& label) {
   for (const CompareRun& run : comparison.runs)
     if (run.mechanism.label == label && run.parameters > 0) return run.parameters;
   return -1;
-}
-
-std::optional<Relative> relative_cost(const CompareRow& row, const CompareRow& softmax) {
-  std::optional<Relative> result;
-  int64_t longest = 0;
-  for (const CompareSpeed& own : row.speed)
-    for (const CompareSpeed& other : softmax.speed)
-      if (own.length == other.length && own.length > longest) {
-        longest = own.length;
-        result = Relative{other.seconds / own.seconds, own.peak_bytes / other.peak_bytes};
-      }
-  return result;
 }
 
 }  // namespace linea::bench

@@ -19,9 +19,8 @@ namespace linea::bench {
 struct CompareRequest {
   std::string preset, tasks, attentions = "all";
   std::string seeds = "1";  // seeds of every task, and of some: "1,copy=3"
-  std::string lengths = "1024,4096";
-  std::string data;  // a folder of data sets, or a file
-  Settings given{};  // other settings, as texts, for every run
+  std::string data;         // a folder of data sets, or a file
+  Settings given{};         // other settings, as texts, for every run
 };
 std::string to_toml(const CompareRequest& request);
 // Errors: those of parse_toml; ErrorKind::input for a value that is no text.
@@ -32,7 +31,7 @@ struct ComparedTask {
   std::string name, settings;
 };
 struct ComparePreset {
-  std::string name, tasks, attentions, lengths;
+  std::string name, tasks, attentions;
   std::string settings;  // added to those of every task
 };
 // The lists of compare_presets.cpp: the tasks that the command names itself, and the presets.
@@ -64,23 +63,15 @@ struct CompareRun {
   int64_t parameters = -1, step = 0;
 };
 
-// A training step of the model of the first task on random bytes.
-struct CompareSpeed {
-  int64_t length = 0;
-  double seconds = 0, peak_bytes = 0;
-};
 struct CompareRow {
   Compared mechanism;
-  std::string growth;                 // of the state: constant, or grows
-  std::vector<CompareSpeed> speed{};  // of the lengths that could be measured
-  std::string speed_reason{};         // why there is none
+  std::string growth;  // of the state: constant, or grows
 };
 
 // All that the files show.
 struct Comparison {
   CompareRequest request;
   std::vector<std::string> tasks;
-  std::vector<int64_t> lengths;
   std::vector<CompareRow> rows;
   std::vector<CompareRun> runs;
   int threads = 0;
@@ -97,18 +88,12 @@ std::optional<MeanScore> score_of(const Comparison& comparison, const std::strin
 std::optional<MeanScore> mean_score(const Comparison& comparison, const std::string& label);
 // Parameters of the first run that has them; -1: none.
 int64_t parameters_of(const Comparison& comparison, const std::string& label);
-// Speed of softmax's step / its own, memory / softmax's, at the longest length that both have.
-struct Relative {
-  double speed = 0, memory = 0;
-};
-std::optional<Relative> relative_cost(const CompareRow& row, const CompareRow& softmax);
 
 nlohmann::ordered_json json_of(const Comparison& comparison);
 nlohmann::ordered_json json_of(const CompareRun& run);
 std::string markdown_of(const Comparison& comparison);
 // Writes compare.json and compare.md. Error: ErrorKind::write.
-void write_comparison(const std::filesystem::path& folder, const Comparison& comparison,
-                      bool running);
+void write_comparison(const std::filesystem::path& folder, const Comparison& comparison);
 
 // Runs what is not finished. The exit code: 0, 4 where a run failed, 75 where a signal stopped it.
 // Errors: ErrorKind::usage for a request that cannot work, ErrorKind::input for data that is not

@@ -74,28 +74,19 @@ Json json_of(const Comparison& comparison) {
   Json rows = Json::array(), runs = Json::array();
   for (const CompareRow& row : comparison.rows) {
     const std::string& label = row.mechanism.label;
-    Json scores = Json::object(), speed = Json::array();
+    Json scores = Json::object();
     for (const std::string& task : comparison.tasks)
       scores[task] = json_of(score_of(comparison, task, label));
-    for (const CompareSpeed& one : row.speed)
-      speed.push_back(
-          {{"length", one.length}, {"step_s", one.seconds}, {"peak_bytes", one.peak_bytes}});
-    const auto cost = relative_cost(row, comparison.rows.front());
     rows.push_back({{"attention", row.mechanism.attention},
                     {"label", label},
                     {"scores", scores},
                     {"mean", json_of(mean_score(comparison, label))},
                     {"parameters", parameters_of(comparison, label)},
-                    {"growth", row.growth},
-                    {"speed", cost ? Json(cost->speed) : Json()},
-                    {"memory", cost ? Json(cost->memory) : Json()},
-                    {"measured", speed},
-                    {"not_measured", row.speed_reason.empty() ? Json() : Json(row.speed_reason)}});
+                    {"growth", row.growth}});
   }
   for (const CompareRun& run : comparison.runs) runs.push_back(json_of(run));
   return {{"threads", comparison.threads},
           {"tasks", comparison.tasks},
-          {"lengths", comparison.lengths},
           {"attentions", rows},
           {"runs", runs}};
 }
@@ -106,8 +97,7 @@ std::string markdown_of(const Comparison& comparison) {
     head += fmt::format(" {} |", task);
     line += "---|";
   }
-  std::string text =
-      head + " mean | parameters | speed | memory | state |\n" + line + "---|---|---|---|---|\n";
+  std::string text = head + " mean | parameters | state |\n" + line + "---|---|---|\n";
   const int64_t softmax = parameters_of(comparison, comparison.rows.front().mechanism.label);
   for (const CompareRow& row : comparison.rows) {
     const std::string& label = row.mechanism.label;
@@ -115,26 +105,20 @@ std::string markdown_of(const Comparison& comparison) {
     for (const std::string& task : comparison.tasks)
       text += fmt::format(" {} |", in_cell(task_cell(comparison, task, label)));
     const int64_t parameters = parameters_of(comparison, label);
-    const auto cost = relative_cost(row, comparison.rows.front());
-    text += fmt::format(" {} | {}{} | {} | {} | {} |\n", cell_of(mean_score(comparison, label)),
+    text += fmt::format(" {} | {}{} | {} |\n", cell_of(mean_score(comparison, label)),
                         parameters < 0 ? "-" : format_count(static_cast<double>(parameters)),
-                        softmax > 0 && 10 * parameters > 11 * softmax ? " +" : "",
-                        cost ? fmt::format("{:.2f}", cost->speed) : "-",
-                        cost ? fmt::format("{:.2f}", cost->memory) : "-", row.growth);
+                        softmax > 0 && 10 * parameters > 11 * softmax ? " +" : "", row.growth);
   }
   text +=
       "\nScores in %: accuracy, or of language 100 (U - loss) / U with U = ln vocabulary. The "
-      "mean is softmax's, plus the mean difference to softmax over the tasks with a score. "
-      "Speed and memory are those of softmax times the number, at the longest length. +: more "
-      "than 10% more parameters than softmax.\n";
+      "mean is softmax's, plus the mean difference to softmax over the tasks with a score. +: "
+      "more than 10% more parameters than softmax.\n";
   for (const CompareRun& run : comparison.runs)
     if (run.state == "failed") text += fmt::format("\n{} failed: {}\n", run.folder, run.reason);
   return text;
 }
 
-void write_comparison(const std::filesystem::path& folder, const Comparison& comparison,
-                      bool running) {
-  static_cast<void>(running);
+void write_comparison(const std::filesystem::path& folder, const Comparison& comparison) {
   write_file_atomically(folder / "compare.json", dump_json(json_of(comparison), 1) + "\n");
   write_file_atomically(folder / "compare.md", markdown_of(comparison));
 }

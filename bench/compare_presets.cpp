@@ -32,10 +32,10 @@ const std::vector<ComparedTask>& compared_tasks() {
 
 const std::vector<ComparePreset>& compare_presets() {
   static const std::vector<ComparePreset> presets = {
-      {"compare-cpu", "text,copy,retrieval,digits,listops", "all", "1024,4096", ""},
+      {"compare-cpu", "text,copy,retrieval,digits,listops", "all", ""},
       {"compare-quick", "digits,listops",
        "softmax,linear,linear:rule=gated,performer,local,bigbird,lsh,linformer,nystrom,luna",
-       "1024", "steps = 300\n"}};
+       "steps = 300\n"}};
   return presets;
 }
 

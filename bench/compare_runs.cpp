@@ -118,13 +118,8 @@ class Comparer {
     require(!all_.request.tasks.empty(), "say on what to compare: `tasks`, or a `preset`: {}",
             fmt::join(compare_preset_names(), ", "));
     all_.tasks = split_list(all_.request.tasks);
-    for (const std::string& length : split_list(all_.request.lengths))
-      all_.lengths.push_back(parse_number<int64_t>("lengths", length));
-    for (const int64_t length : all_.lengths)
-      require(length >= 1 && length <= 1 << 20, "`lengths` has {}; choose from 1 to {}", length,
-              1 << 20);
     for (const Compared& mechanism : compared_attentions(all_.request.attentions))
-      all_.rows.push_back({mechanism, growth_of(mechanism.attention), {}, ""});
+      all_.rows.push_back({mechanism, growth_of(mechanism.attention)});
     for (const std::string& task : all_.tasks) add_runs(task);
   }
 
@@ -137,20 +132,18 @@ class Comparer {
     write_file_atomically(folder_ / "compare.toml", to_toml(all_.request));
     say_time(tasks);
     tasks.clear();
-    for (CompareRun& run : all_.runs) {
-      read(run);
-      write_comparison(folder_, all_, true);
-    }
+    for (CompareRun& run : all_.runs) read(run);
+    write_comparison(folder_, all_);
     bool failed = false;
     for (CompareRun& run : all_.runs) {
       if (!stop_signal().empty()) return stop();
       if (run.state != "finished") train(run);
       if (run.state == "stopped") return stop();
       failed |= run.state == "failed";
-      write_comparison(folder_, all_, true);
+      write_comparison(folder_, all_);
       if (json_) print_json_line(json_of(run));
     }
-    write_comparison(folder_, all_, false);
+    write_comparison(folder_, all_);
     if (!json_) fmt::print("{}", markdown_of(all_));
     return failed ? static_cast<int>(ErrorKind::numeric) : 0;
   }
@@ -161,7 +154,6 @@ class Comparer {
     const CompareRequest initial;
     if (request.tasks.empty()) request.tasks = preset.tasks;
     if (request.attentions == initial.attentions) request.attentions = preset.attentions;
-    if (request.lengths == initial.lengths) request.lengths = preset.lengths;
   }
 
   void add_runs(const std::string& task) {
@@ -278,7 +270,7 @@ class Comparer {
   }
 
   int stop() {
-    write_comparison(folder_, all_, false);
+    write_comparison(folder_, all_);
     progress_.note(fmt::format("stopped and saved; continue with: linea compare --resume {}",
                                shell_quote(folder_.string())));
     return kExitStopped;

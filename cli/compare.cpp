@@ -73,10 +73,6 @@ void add_compare(CLI::App& program, int& exit_code) {
              OptionKind::shows_default);
   add_option(command, "--seeds", request.seeds, "how many seeds a task has, as in 1 or 1,copy=3",
              OptionKind::shows_default);
-  add_option(
-      command, "--lengths", request.lengths,
-      "comma-separated, kept in compare.toml for speed and memory, which are not measured yet",
-      OptionKind::shows_default);
   add_option(command, "--data", request.data, "the folder of the data sets, or the file of a text");
   add_flag(command, "--json", options->json, "one JSON object per line, of each run");
   add_general_flags(command, request.given, [](const GeneralSetting& general) {

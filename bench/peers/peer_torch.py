@@ -113,12 +113,12 @@ def gated_delta(q, k, v, log_decay, beta, chunk):
     values, keys = solved.split([v.size(-1), D], -1)
     within, queries = (q @ k.transpose(2, 3)) * decay, q * total.exp()
     last = total[:, :, -1:]
-    writes, kept = (k * (last - total).exp()).transpose(2, 3), last.exp()
+    writes, decays = (k * (last - total).exp()).transpose(2, 3), last.exp()
     state, rows = v.new_zeros(B * H, D, v.size(-1)), []
     for c in range(q.size(1)):
         x = values[:, c] - keys[:, c] @ state
         rows.append(queries[:, c] @ state + within[:, c] @ x)
-        state = kept[:, c] * state + writes[:, c] @ x
+        state = decays[:, c] * state + writes[:, c] @ x
     return torch.stack(rows, 1).reshape(B, H, -1, v.size(-1))[:, :, :N]
 
 
