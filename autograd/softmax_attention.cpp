@@ -58,7 +58,7 @@ void append(const HeadTensor& x, int64_t at, int64_t slots, Tensor& ring) {
 Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int64_t window) {
   check_inputs(in, mask, window);
   // Both passes compute from the saved inputs.
-  const Heads kept = Heads::saved(in), heads = Heads::of(in);
+  const Heads saved = Heads::saved(in), heads = Heads::of(in);
   const int64_t H = heads.q.heads;
   const Tensor y = heads.new_output(),
                log_sums({heads.q.batches * H, heads.q.length}, sum_dtype(y.dtype()));
@@ -67,19 +67,19 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int6
   };
   return with_stored(y.dtype(), "softmax_attention", [&](auto zero) {
     using T = decltype(zero);
-    kept.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
+    saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
       kernels<T>(context().device)
           .softmax_attention(context(), shape_of(given, some), given.q.rows<T>(), given.k.rows<T>(),
                              given.v.rows<T>(), given.output_heads(some.of(y)).template rows<T>(),
                              some.of(log_sums, H).template data<Accumulator<T>>());
     });
-    const Tensor kept_y = ops::cast(y, saved_dtype(y.dtype()));
+    const Tensor saved_y = ops::cast(y, saved_dtype(y.dtype()));
     return Var::from_op(
         "softmax_attention", y, input_vars(in),
-        [kept, kept_y, log_sums, H, shape_of](const Tensor& dy) {
-          const Heads all = kept.new_gradients(dy.dtype());
-          kept.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
-            const Tensor result = ops::cast(some.of(kept_y), dy.dtype());
+        [saved, saved_y, log_sums, H, shape_of](const Tensor& dy) {
+          const Heads all = saved.new_gradients(dy.dtype());
+          saved.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
+            const Tensor result = ops::cast(some.of(saved_y), dy.dtype());
             const Heads grads = all.batch(some.first, some.count);
             kernels<T>(context().device)
                 .softmax_attention_backward(
@@ -91,7 +91,7 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int6
           });
           return input_gradients(all);
         },
-        kept_y);
+        saved_y);
   });
 }
 
