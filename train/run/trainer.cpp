@@ -93,8 +93,9 @@ void Trainer::restore() {
 }
 
 // Creates the folder of a new run last, after everything that can be refused. The settings of a
-// resumed one are written once a step was made with them.
+// resumed one are written once a step was made with them. A run that can be seen can be stopped.
 void Trainer::open_folder(bool resume, bool json) {
+  watch_signals();
   if (!resume) {
     lock_ = std::make_unique<RunLock>(folder_);
     refuse_existing_run(folder_);
@@ -130,7 +131,6 @@ void Trainer::write_settings() {
 }
 
 int Trainer::run() try {
-  watch_signals();
   reset_memory_peak();
   try {
     if (validates_first_ && validate(true)) try_to_save();  // the start may stay the best
