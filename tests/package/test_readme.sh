@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Types the commands of README.md (its blocks marked sh) as they are, in order, in a folder with what a fresh clone has.
-# Three things differ: nothing is installed or built, training takes two steps, and data of this test replaces downloads.
+# Four things differ: nothing is installed or built, training takes two steps, one attention is verified, as the
+# conformance tests verify all of them, and data of this test replaces downloads.
 #
 #     tests/package/test_readme.sh LINEA
 set -euo pipefail
@@ -41,6 +42,7 @@ case "$*" in
       shift
     done
     exec "$LINEA" "${words[@]}" --steps 2 ;;
+  verify) exec "$LINEA" verify --attention softmax ;;
   *) exec "$LINEA" "$@" ;;
 esac
 END
