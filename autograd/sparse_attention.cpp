@@ -137,21 +137,6 @@ KeyTiles::KeyTiles(int64_t queries, int64_t keys, std::vector<Lists> lists)
   }
 }
 
-int64_t KeyTiles::tiles() const {
-  size_t count = 0;
-  for (const Lists& list : lists_) count += list.blocks.size();
-  return static_cast<int64_t>(count);
-}
-
-size_t KeyTiles::bytes() const {
-  size_t words = 0, masks = 0;
-  for (const Lists& list : lists_) {
-    words += list.queries.size() + list.keys.size() + list.offsets.size() + 2 * list.blocks.size();
-    masks += list.bits.size();
-  }
-  return words * sizeof(int32_t) + masks * sizeof(uint64_t);
-}
-
 // The formulas of forward and backward: tensor/cpu/sparse_attention.cpp.
 Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const KeyTilesOf& sets,
                      double scale, const Var& bias) {

@@ -48,10 +48,8 @@ class KeyTiles {
   KeyTiles& operator=(const KeyTiles&) = delete;
 
   KeyTileSet view() const { return {parts_.data(), static_cast<int64_t>(parts_.size())}; }
-  // The number of pairs (i, j) with j in A_i; and of tiles.
+  // The number of pairs (i, j) with j in A_i.
   int64_t pairs() const { return pairs_; }
-  int64_t tiles() const;
-  size_t bytes() const;
 
  private:
   std::vector<Lists> lists_;
