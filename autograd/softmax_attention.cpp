@@ -36,22 +36,6 @@ void check_inputs(const AttentionInputs& in, const AttentionMask& mask, int64_t 
   check_heads("softmax_attention", keys, mask.valid);
 }
 
-// Copies x to slot `at` of `ring` [B,H,slots,width]; enlarges that first where it has fewer slots.
-template <typename T>
-void append(const HeadTensor& x, int64_t at, int64_t slots, Tensor& ring) {
-  const auto copy = [](const HeadTensor& from, int64_t first, const Tensor& to) {
-    kernels<T>(context().device)
-        .copy_rows(context(), from.rows<T>(), HeadTensor(to).rows<T>(0, first),
-                   from.batches * from.heads, from.length, from.width);
-  };
-  if (!ring.defined() || ring.size(2) < slots) {
-    const Tensor larger({x.batches, x.heads, slots, x.width}, x.data.dtype());
-    if (at > 0) copy(ring, 0, larger);
-    ring = larger;
-  }
-  copy(x, at, ring);
-}
-
 }  // namespace
 
 // The formulas of forward and backward: tensor/cpu/softmax_attention.cpp.
@@ -95,22 +79,19 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int6
   });
 }
 
-Tensor softmax_step(KeyRing& ring, const AttentionInputs& in) {
+Tensor softmax_step(KeySlots& slots, const AttentionInputs& in, bool ring) {
   const Heads position = Heads::of(in);
   const Tensor y = position.new_output();
+  write_slot(slots, ring ? slots.next % slots.keys.size(2) : slots.next, in);
+  ++slots.next;
   with_stored(y.dtype(), "softmax_attention", [&](auto zero) {
     using T = decltype(zero);
-    const bool grows = !ring.fixed && ring.positions == ring.slots();
-    const int64_t slots = grows ? std::max<int64_t>(64, 2 * ring.slots()) : ring.slots();
-    append<T>(position.k, ring.positions % slots, slots, ring.keys);
-    append<T>(position.v, ring.positions % slots, slots, ring.values);
-    ++ring.positions;
-    SoftmaxShape shape = softmax_shape(position.q, ring.keys, ring.values, {false, {}}, 0);
-    shape.keys = ring.filled();
+    SoftmaxShape shape = softmax_shape(position.q, slots.keys, slots.values, {false, {}}, 0);
+    shape.keys = static_cast<int64_t>(slots.positions.size());
     const Tensor log_sums({shape.batch_heads}, sum_dtype(y.dtype()));
     kernels<T>(context().device)
-        .softmax_attention(context(), shape, position.q.rows<T>(), HeadTensor(ring.keys).rows<T>(),
-                           HeadTensor(ring.values).rows<T>(),
+        .softmax_attention(context(), shape, position.q.rows<T>(), HeadTensor(slots.keys).rows<T>(),
+                           HeadTensor(slots.values).rows<T>(),
                            position.output_heads(y).template rows<T>(),
                            log_sums.data<Accumulator<T>>());
   });

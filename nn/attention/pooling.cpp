@@ -34,11 +34,10 @@ struct Pool {
 
 class PoolingState final : public AttentionState {
  public:
-  PoolingState(KeyRing near_keys, KeySlots last_rows, KeySlots of_spans)
+  PoolingState(KeySlots near_keys, KeySlots last_rows, KeySlots of_spans)
       : near(std::move(near_keys)), rows(std::move(last_rows)), spans(std::move(of_spans)) {}
   size_t bytes() const override { return near.bytes() + rows.bytes() + spans.bytes(); }
-  KeyRing near;
-  KeySlots rows, spans;
+  KeySlots near, rows, spans;
 };
 
 class PoolingAttention final : public Attention {
@@ -98,16 +97,14 @@ class PoolingAttention final : public Attention {
       return KeySlots(Shape{batch, options_.heads, count, options_.key_size},
                       Shape{batch, options_.heads, count, options_.value_size}, dtype);
     };
-    const int64_t near = within_length(pool_.window);
-    const KeySlots ring = slots(near);
-    return std::make_unique<PoolingState>(KeyRing(ring.keys, ring.values), slots(pool_.size),
+    return std::make_unique<PoolingState>(slots(within_length(pool_.window)), slots(pool_.size),
                                           slots(within_length(pool_.max_spans())));
   }
 
   Tensor step(AttentionState& any_state, const AttentionInputs& in) const override {
     auto& state = dynamic_cast<PoolingState&>(any_state);
     const int64_t now = state.rows.next++, slots = state.spans.keys.size(2);
-    const Tensor near = softmax_step(state.near, in);
+    const Tensor near = softmax_step(state.near, in, true);
     write_slot(state.rows, now % pool_.size, in);
     const KeyRange all = pool_.spans(0, now + 1);
     if (all.end > 0 && (all.end - 1) * pool_.stride + pool_.size == now + 1) {

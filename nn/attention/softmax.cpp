@@ -39,16 +39,14 @@ class SoftmaxAttention final : public Attention {
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    if (window_ == 0) return std::make_unique<KeyRing>();
     const int64_t slots = options_.length == 0 ? window_ : std::min(window_, options_.length);
-    const auto ring = [&](int64_t width) {
-      return Tensor({batch, options_.heads, slots, width}, dtype);
-    };
-    return std::make_unique<KeyRing>(ring(options_.key_size), ring(options_.value_size));
+    return std::make_unique<KeySlots>(Shape{batch, options_.heads, slots, options_.key_size},
+                                      Shape{batch, options_.heads, slots, options_.value_size},
+                                      dtype);
   }
 
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
-    return softmax_step(dynamic_cast<KeyRing&>(state), in);
+    return softmax_step(dynamic_cast<KeySlots&>(state), in, window_ > 0);
   }
 
   // A query reads sum_i min(i + 1, W) / N keys: forward Q K^T and A V; backward Q K^T again, dV, dA,
