@@ -297,11 +297,7 @@ Tensor prototype_keys(const Tensor& p, const Tensor& k, const Tensor& valid, int
   return with_real(p.dtype(), "prototype_keys", [&](auto zero) {
     using T = decltype(zero);
     const int64_t B = p.size(0), N = k.size(2);
-    const Tensor existing =
-        valid.defined()
-            ? valid
-            : Tensor::from(std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(N)),
-                           {B});
+    const Tensor existing = Tensor::from(AttentionMask{false, valid}.lengths(B, N), {B});
     TopKeysShape shape = over_list(over_all(p, k, 1, existing), count);
     shape.keys = N + shape.queries;  // positions of queries are none of keys
     const Tensor chosen(p.shape().with(-1, count + 1), DType::i32);

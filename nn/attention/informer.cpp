@@ -22,6 +22,7 @@
 #include "autograd/sparse_attention.h"
 #include "base/random.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 #include "nn/feature_map.h"
 
 namespace linea {
@@ -129,20 +130,17 @@ class InformerAttention final : public Attention {
     std::vector<double> factors;
     for (size_t at = 0; at < selected.size() * static_cast<size_t>(N); ++at)
       factors.push_back(selected[at / static_cast<size_t>(N)] > 0 ? 1 : 0);
-    const Var products = matmul(in.q, in.k, false, true);
-    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    const Var scores = multiply(scale(products, 1 / root),
-                                Var(Tensor::from(factors, products.shape(), in.q.dtype())));
+    const Var all = scaled_scores(in.q, in.k),
+              scores = multiply(all, Var(Tensor::from(factors, all.shape(), in.q.dtype())));
     return naive::softmax_attention(scores, in.v, mask, [&](int64_t bh, int64_t i, int64_t) {
       return selected[static_cast<size_t>(bh * N + i)] >= 0;
     });
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return std::make_unique<InformerState>(
-        KeySlots(Shape{batch, options_.heads, 64, options_.key_size},
-                 Shape{batch, options_.heads, 64, options_.value_size}, dtype),
-        batch * options_.heads, options_.value_size, count_of(options_.length));
+    return std::make_unique<InformerState>(key_slots(options_, batch, 64, dtype),
+                                           batch * options_.heads, options_.value_size,
+                                           count_of(options_.length));
   }
 
   Tensor step(AttentionState& any_state, const AttentionInputs& in) const override {
@@ -171,10 +169,10 @@ class InformerAttention final : public Attention {
 
   // u rows read all keys, or as many a row on average; with the scores for the choice.
   AttentionFlops flops(int64_t length) const override {
-    const auto keys = static_cast<double>(std::min(count_of(length), length)),
-               D = static_cast<double>(options_.key_size),
-               M = static_cast<double>(options_.value_size);
-    return {2 * keys * (2 * D + M), 2 * keys * (5 * D + 3 * M)};
+    const auto keys = static_cast<double>(std::min(count_of(length), length));
+    const double choice = 2 * keys * static_cast<double>(options_.key_size);
+    const AttentionFlops read = softmax_flops(options_, keys);
+    return {choice + read.forward, choice + read.training};
   }
 
  private:
@@ -327,10 +325,7 @@ AttentionEntry informer_entry() {
                            of_model(integer("factor", 5, {1, 65536},
                                             "of ln N: queries that read all keys, and random keys "
                                             "that they are chosen by")))},
-      .make =
-          [](const AttentionOptions& options) {
-            return std::make_unique<InformerAttention>(options);
-          },
+      .make = construct<InformerAttention>,
       .variants = {{{"factor", int64_t{3}}}},
       .cpu_only = true};
 }

@@ -17,6 +17,7 @@
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 
 namespace linea {
 namespace {
@@ -121,8 +122,7 @@ class LshAttention final : public Attention, private TrainingHooks {
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     return std::make_unique<LshState>(
-        KeySlots(Shape{batch, options_.heads, 64, options_.key_size},
-                 Shape{batch, options_.heads, 64, options_.value_size}, dtype),
+        key_slots(options_, batch, 64, dtype),
         static_cast<size_t>(batch * options_.heads * rounds_ * buckets_));
   }
 
@@ -167,10 +167,9 @@ class LshAttention final : public Attention, private TrainingHooks {
                         static_cast<double>(buckets_),
                  window = std::min(static_cast<double>(window_), size),
                  keys = static_cast<double>(rounds_) * window * (1 - window / (2 * size)),
-                 D = static_cast<double>(options_.key_size),
-                 M = static_cast<double>(options_.value_size),
-                 hashes = static_cast<double>(rounds_ * (buckets_ / 2)) * 2 * D;
-    return {hashes + 2 * keys * (D + M), hashes + 2 * keys * (4 * D + 3 * M)};
+                 hashes = static_cast<double>(rounds_ * (buckets_ / 2) * 2 * options_.key_size);
+    const AttentionFlops read = softmax_flops(options_, keys);
+    return {hashes + read.forward, hashes + read.training};
   }
 
   std::vector<Buffer> buffers() const override {
@@ -189,10 +188,7 @@ class LshAttention final : public Attention, private TrainingHooks {
     if (!rotations_.defined()) return;
     const RandomStream stream{options_.seed, Purpose::hash, static_cast<uint32_t>(options_.layer),
                               static_cast<uint64_t>(step)};
-    std::vector<double> values;
-    for (int64_t n = 0; n < rotations_.numel(); ++n)
-      values.push_back(random_normal(stream, static_cast<uint64_t>(n)));
-    write_values(values, rotations_);
+    write_normal(stream, 1, rotations_);
   }
 
   // [B,H,rounds,N]
@@ -278,8 +274,7 @@ AttentionEntry lsh_entry() {
                                             "keys of its bucket that a position sees"))),
                    integer("redraw", 0, at_least(0),
                            "steps between draws of the hashes; 0: never")},
-      .make =
-          [](const AttentionOptions& options) { return std::make_unique<LshAttention>(options); },
+      .make = construct<LshAttention>,
       .variants = {{{"rounds", int64_t{3}}, {"buckets", int64_t{6}}, {"window", int64_t{20}}}},
       .cpu_only = true,
       .tensors = {{"rotations", "HRDC", "", false,

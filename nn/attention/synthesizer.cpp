@@ -18,6 +18,7 @@
 #include "autograd/softmax_attention.h"
 #include "autograd/sparse_attention.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 #include "tensor/kernels.h"
 
 namespace linea {
@@ -86,8 +87,8 @@ class SynthesizerAttention final : public Attention {
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     const NoGrad no_gradients;
     return std::make_unique<SynthesizerState>(
-        KeySlots(Shape{batch, options_.heads, 64, 0},
-                 Shape{batch, options_.heads, 64, options_.value_size}, dtype),
+        KeySlots({batch, options_.heads, 64, 0}, {batch, options_.heads, 64, options_.value_size},
+                 dtype),
         keys().value());
   }
 
@@ -162,11 +163,7 @@ class SynthesizerAttention final : public Attention {
     const auto C = static_cast<double>(table.size(2));
     const RandomStream stream{options_.seed, Purpose::features,
                               static_cast<uint32_t>(options_.layer * options_.heads), which};
-    std::vector<double> values;
-    for (int64_t n = 0; n < table.numel(); ++n)
-      values.push_back(std::pow(C, random_ ? -0.25 : -0.5) *
-                       random_normal(stream, static_cast<uint64_t>(n)));
-    write_values(values, table);
+    write_normal(stream, std::pow(C, random_ ? -0.25 : -0.5), table);
   }
 
   AttentionOptions options_;
@@ -189,10 +186,7 @@ AttentionEntry synthesizer_entry() {
                    labeled(InLabel::if_changed,
                            defining(".tables_q", of_model(integer("rank", 8, {1, 65536},
                                                                   "columns of a random table"))))},
-      .make =
-          [](const AttentionOptions& options) {
-            return std::make_unique<SynthesizerAttention>(options);
-          },
+      .make = construct<SynthesizerAttention>,
       .variants = {{{"synth", std::string("random")}, {"rank", int64_t{6}}},
                    {{"synth", std::string("dense")}}},
       .cpu_only = true,

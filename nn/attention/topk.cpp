@@ -3,7 +3,6 @@
 // keeps all keys and values.
 // Source: top-k attention of Katharopoulos et al. 2020, fast-transformers.
 #include <algorithm>
-#include <cmath>
 
 #include "autograd/decisions.h"
 #include "autograd/ops.h"
@@ -11,6 +10,7 @@
 #include "autograd/sparse_attention.h"
 #include "autograd/top_keys.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 
 namespace linea {
 namespace {
@@ -70,17 +70,15 @@ class TopkAttention final : public Attention {
     const Shape shape = in.q.shape().with(-1, std::min(keys_, N) + 1);
     const std::vector<int32_t> chosen =
         decide(shape, N, [&] { return sorted_keys(in, mask, shape); }).to_vector<int32_t>();
-    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
-    return naive::softmax_attention(scores, in.v, mask, [&](int64_t bh, int64_t i, int64_t j) {
-      const auto first = chosen.begin() + (bh * N + i) * shape[3];
-      return std::find(first, first + shape[3], static_cast<int32_t>(j)) != first + shape[3];
-    });
+    return naive::softmax_attention(
+        scaled_scores(in.q, in.k), in.v, mask, [&](int64_t bh, int64_t i, int64_t j) {
+          const auto first = chosen.begin() + (bh * N + i) * shape[3];
+          return std::find(first, first + shape[3], static_cast<int32_t>(j)) != first + shape[3];
+        });
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return std::make_unique<KeySlots>(Shape{batch, options_.heads, 64, options_.key_size},
-                                      Shape{batch, options_.heads, 64, options_.value_size}, dtype);
+    return std::make_unique<KeySlots>(key_slots(options_, batch, 64, dtype));
   }
 
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
@@ -93,10 +91,10 @@ class TopkAttention final : public Attention {
 
   // Scores of all keys for the choice, of which a causal query has half.
   AttentionFlops flops(int64_t length) const override {
-    const auto N = static_cast<double>(length), K = std::min(static_cast<double>(keys_), N),
-               D = static_cast<double>(options_.key_size),
-               M = static_cast<double>(options_.value_size);
-    return {(N + 1) * D + 2 * K * (D + M), (N + 1) * D + 2 * K * (4 * D + 3 * M)};
+    const auto choice = static_cast<double>((length + 1) * options_.key_size);
+    const AttentionFlops read =
+        softmax_flops(options_, static_cast<double>(std::min(keys_, length)));
+    return {choice + read.forward, choice + read.training};
   }
 
  private:
@@ -108,16 +106,14 @@ class TopkAttention final : public Attention {
 
 AttentionEntry topk_entry() {
   using namespace declare;
-  return {
-      .name = "topk",
-      .summary = "softmax attention over the keys of largest q.k",
-      .source = "fast-transformers",
-      .settings = {labeled(InLabel::always,
-                           of_model(integer("keys", 32, at_least(1), "keys of a position")))},
-      .make =
-          [](const AttentionOptions& options) { return std::make_unique<TopkAttention>(options); },
-      .variants = {{{"keys", int64_t{8}}}},
-      .cpu_only = true};
+  return {.name = "topk",
+          .summary = "softmax attention over the keys of largest q.k",
+          .source = "fast-transformers",
+          .settings = {labeled(InLabel::always,
+                               of_model(integer("keys", 32, at_least(1), "keys of a position")))},
+          .make = construct<TopkAttention>,
+          .variants = {{{"keys", int64_t{8}}}},
+          .cpu_only = true};
 }
 
 }  // namespace linea
