@@ -3,15 +3,13 @@
 #include <algorithm>
 
 #include "autograd/qkv_layout.h"
+#include "tensor/launch.h"
 
 namespace linea {
 namespace {
 
-template <typename T>
-void copy_rows(const HeadTensor& from, int64_t rows, const Tensor& to, int64_t first) {
-  kernels<T>(context().device)
-      .copy_rows(context(), from.rows<T>(), HeadTensor(to).rows<T>(0, first),
-                 from.batches * from.heads, rows, from.width);
+void copy_rows(const HeadTensor& from, const HeadTensor& to, int64_t rows) {
+  LINEA_LAUNCH(copy_rows, from.data.dtype(), from, to, from.batches * from.heads, rows, from.width);
 }
 
 // The slot of a new position, of which there may be one more than `slots`.
@@ -31,20 +29,17 @@ void write_slot(KeySlots& state, int64_t slot, const AttentionInputs& in, int64_
   const Heads position = Heads::of(in);
   if (slot >= static_cast<int64_t>(state.positions.size()))
     state.positions.resize(static_cast<size_t>(slot) + 1, -1);
-  with_stored(position.k.data.dtype(), "sparse_attention", [&](auto zero) {
-    using T = decltype(zero);
-    for (const auto& [x, slots] :
-         {std::pair(&position.k, &state.keys), {&position.v, &state.values}}) {
-      const int64_t there = slots->size(2);
-      if (slot >= there) {
-        const int64_t more = growth > 0 ? growth : std::max<int64_t>(there, 64);
-        const Tensor larger(slots->shape().with(2, there + more), slots->dtype());
-        if (there > 0) copy_rows<T>(*slots, there, larger, 0);
-        *slots = larger;
-      }
-      copy_rows<T>(*x, 1, *slots, slot);
+  for (const auto& [x, slots] :
+       {std::pair(&position.k, &state.keys), {&position.v, &state.values}}) {
+    const int64_t there = slots->size(2);
+    if (slot >= there) {
+      const int64_t more = growth > 0 ? growth : std::max<int64_t>(there, 64);
+      const Tensor larger(slots->shape().with(2, there + more), slots->dtype());
+      if (there > 0) copy_rows(*slots, larger, there);
+      *slots = larger;
     }
-  });
+    copy_rows(*x, HeadTensor(*slots).from(slot), 1);
+  }
 }
 
 int64_t add_position(KeySlots& state, const AttentionInputs& in, const SlotRules& rules) {
@@ -55,13 +50,7 @@ int64_t add_position(KeySlots& state, const AttentionInputs& in, const SlotRules
 
 Tensor read_slots(const Tensor& slots, int64_t first, int64_t count) {
   const Tensor rows(slots.shape().with(2, count), slots.dtype());
-  with_stored(slots.dtype(), "sparse_attention", [&](auto zero) {
-    using T = decltype(zero);
-    const HeadTensor from(slots);
-    kernels<T>(context().device)
-        .copy_rows(context(), from.rows<T>(0, first), HeadTensor(rows).rows<T>(),
-                   from.batches * from.heads, count, from.width);
-  });
+  copy_rows(HeadTensor(slots).from(first), rows, count);
   return rows;
 }
 

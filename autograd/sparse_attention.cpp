@@ -2,21 +2,15 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <numeric>
 
 #include "autograd/qkv_layout.h"
+#include "tensor/launch.h"
 
 namespace linea {
 namespace {
 
 constexpr int64_t kTile = KeyTileSet::kTile;
-
-template <typename T>
-AttentionRows<T> row_views(const Heads& heads) {
-  return {heads.q.rows<std::remove_const_t<T>>(), heads.k.rows<std::remove_const_t<T>>(),
-          heads.v.rows<std::remove_const_t<T>>()};
-}
 
 // Sequences `some` of H heads each; keeps the sets alive.
 struct Sets {
@@ -38,15 +32,11 @@ struct Sets {
 
 SparseShape shape_of(const Heads& heads, const Tensor& valid, const Sets& sets, double scale,
                      const Tensor& bias) {
-  return {.batch_heads = heads.q.batches * heads.q.heads,
-          .queries = heads.q.length,
-          .keys = heads.k.length,
-          .key_size = heads.q.width,
-          .value_size = heads.v.width,
-          .valid = {valid.data_or_null<int32_t>(), heads.q.heads, 0},
-          .scale = scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(heads.q.width)),
-          .sets = sets.views.data(),
-          .bias_length = bias.defined() ? bias.size(1) : 0};
+  auto shape = attention_shape<SparseShape>(heads.q, heads.k, heads.v.width, valid);
+  shape.sets = sets.views.data();
+  shape.bias_length = bias.defined() ? bias.size(1) : 0;
+  if (scale != 0) shape.scale = scale;
+  return shape;
 }
 
 // Errors: shapes or dtypes that do not go together.
@@ -150,42 +140,33 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
                b = bias.value_or_none();
   std::vector<Var> inputs = input_vars(in);
   if (bias.defined()) inputs.push_back(bias);
-  return with_stored(y.dtype(), "sparse_attention", [&](auto zero) {
-    using T = decltype(zero);
-    saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
-      const Sets own(sets, some, H, given.q.length);
-      kernels<T>(context().device)
-          .sparse_attention(context(), shape_of(given, some.of(mask.valid), own, scale, b),
-                            row_views<const T>(given), b.data_or_null<T>(),
-                            given.output_heads(some.of(y)).template rows<T>(),
-                            some.of(log_sums, H).template data<Accumulator<T>>());
-    });
-    const Tensor saved_y = ops::cast(y, saved_dtype(y.dtype()));
-    return Var::from_op(
-        "sparse_attention", y, inputs,
-        [saved, saved_y, log_sums, H, valid = mask.valid, sets, scale, b](const Tensor& dy) {
-          const Heads all = saved.new_gradients(dy.dtype());
-          Tensor db;
-          if (b.defined()) db = Tensor({all.q.batches, H, b.size(1)}, dy.dtype());
-          saved.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
-            const Tensor result = ops::cast(some.of(saved_y), dy.dtype());
-            const Heads grads = all.batch(some.first, some.count);
-            const Sets own(sets, some, H, given.q.length);
-            kernels<T>(context().device)
-                .sparse_attention_backward(
-                    context(), shape_of(given, some.of(valid), own, scale, b),
-                    row_views<const T>(given), b.data_or_null<T>(),
-                    given.output_heads(result).template rows<T>(),
-                    some.of(log_sums, H).template data<Accumulator<T>>(),
-                    given.output_heads(some.of(dy)).template rows<T>(), row_views<T>(grads),
-                    some.of(db).template data_or_null<T>());
-          });
-          Gradients gradients = input_gradients(all);
-          if (db.defined()) gradients.push_back(ops::sum_rows(db, b.shape()));
-          return gradients;
-        },
-        saved_y);
+  saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
+    const Sets own(sets, some, H, given.q.length);
+    LINEA_LAUNCH(sparse_attention, y.dtype(), shape_of(given, some.of(mask.valid), own, scale, b),
+                 given, ops::data_or_null(b), given.output_heads(some.of(y)),
+                 ops::data(some.of(log_sums, H)));
   });
+  const Tensor saved_y = ops::cast(y, saved_dtype(y.dtype()));
+  return Var::from_op(
+      "sparse_attention", y, inputs,
+      [saved, saved_y, log_sums, H, valid = mask.valid, sets, scale, b](const Tensor& dy) {
+        const Heads all = saved.new_gradients(dy.dtype());
+        Tensor db;
+        if (b.defined()) db = Tensor({all.q.batches, H, b.size(1)}, dy.dtype());
+        saved.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
+          const Tensor result = ops::cast(some.of(saved_y), dy.dtype());
+          const Heads grads = all.batch(some.first, some.count);
+          const Sets own(sets, some, H, given.q.length);
+          LINEA_LAUNCH(sparse_attention_backward, dy.dtype(),
+                       shape_of(given, some.of(valid), own, scale, b), given, ops::data_or_null(b),
+                       given.output_heads(result), ops::data(some.of(log_sums, H)),
+                       given.output_heads(some.of(dy)), grads, ops::data_or_null(some.of(db)));
+        });
+        Gradients gradients = input_gradients(all);
+        if (db.defined()) gradients.push_back(ops::sum_rows(db, b.shape()));
+        return gradients;
+      },
+      saved_y);
 }
 
 Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTilesOf& sets_of,
@@ -194,18 +175,11 @@ Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTi
   const Tensor y = position.new_output();
   const int64_t H = position.q.heads, BH = position.q.batches * H;
   const Sets sets(sets_of, {0, position.q.batches}, H, 1);
-  with_stored(y.dtype(), "sparse_attention", [&](auto zero) {
-    using T = decltype(zero);
-    SparseShape shape = shape_of(position, {}, sets, scale, bias);
-    shape.keys = static_cast<int64_t>(state.positions.size());
-    const Tensor log_sums({BH}, sum_dtype(y.dtype()));
-    kernels<T>(context().device)
-        .sparse_attention(context(), shape,
-                          {position.q.rows<T>(), HeadTensor(state.keys).rows<T>(),
-                           HeadTensor(state.values).rows<T>()},
-                          bias.data_or_null<T>(), position.output_heads(y).template rows<T>(),
-                          log_sums.data<Accumulator<T>>());
-  });
+  SparseShape shape = shape_of(position, {}, sets, scale, bias);
+  shape.keys = static_cast<int64_t>(state.positions.size());
+  const Tensor log_sums({BH}, sum_dtype(y.dtype()));
+  LINEA_LAUNCH(sparse_attention, y.dtype(), shape, Heads{position.q, state.keys, state.values},
+               ops::data_or_null(bias), position.output_heads(y), ops::data(log_sums));
   return y;
 }
 
