@@ -198,11 +198,8 @@ std::vector<Bits> bits_of(const double* q, int64_t rows, int64_t D, const double
   std::vector<Bits> all(static_cast<size_t>(rows));
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t b = 0; b < bits; ++b) {
-      double sum = 0;
-      for (int64_t d = 0; d < D; ++d)
-        sum += double{static_cast<float>(q[i * D + d])} *
-               double{static_cast<float>(planes[b * (D + 1) + d])};
-      sum += double{static_cast<float>(planes[b * (D + 1) + D])};
+      const double sum = rounded_product(q + i * D, planes + b * (D + 1), D) +
+                         double{static_cast<float>(planes[b * (D + 1) + D])};
       all[static_cast<size_t>(i)].push_back(sum > 0 ? 1 : 0);
     }
   return all;
@@ -274,18 +271,10 @@ Tensor ClusteredAttention::keys_by_sorting(const AttentionInputs& in,
               static_cast<float>(q[static_cast<size_t>((bh * N + i) * D + d)]);
       }
       for (double& sum : p) sum = size == 0 ? 0 : static_cast<float>(sum / size);
-      std::vector<std::pair<double, int32_t>> scores;  // negative: the largest come first
-      for (int32_t j = 0; j < valid[static_cast<size_t>(bh / in.q.size(1))]; ++j) {
-        double score = 0;
-        for (int64_t d = 0; d < D; ++d)
-          score += p[static_cast<size_t>(d)] *
-                   double{static_cast<float>(k[static_cast<size_t>((bh * N + j) * D + d)])};
-        scores.emplace_back(-score, j);
-      }
-      std::sort(scores.begin(), scores.end());
-      std::vector<int32_t> chosen;
-      for (size_t n = 0; n < std::min(scores.size(), static_cast<size_t>(K)); ++n)
-        chosen.push_back(scores[n].second);
+      std::vector<double> scores;
+      for (int64_t j = 0; j < valid[static_cast<size_t>(bh / in.q.size(1))]; ++j)
+        scores.push_back(rounded_product(p.data(), k.data() + (bh * N + j) * D, D));
+      std::vector<int32_t> chosen = largest_first(scores, K);
       std::sort(chosen.begin(), chosen.end());
       chosen.resize(static_cast<size_t>(K), -1);
       result.insert(result.end(), chosen.begin(), chosen.end());

@@ -248,11 +248,7 @@ class InformerAttention final : public Attention {
         for (int64_t i = 0; i < rows; ++i) own[i] = largest.add(spreads[static_cast<size_t>(i)]);
         return;
       }
-      std::vector<std::pair<double, int64_t>> order;  // negative: the largest come first
-      for (int64_t i = 0; i < rows; ++i) order.emplace_back(-spreads[static_cast<size_t>(i)], i);
-      std::sort(order.begin(), order.end());
-      for (int64_t n = 0; n < std::min(count, rows); ++n)
-        own[order[static_cast<size_t>(n)].second] = 1;
+      for (const int32_t i : largest_first(spreads, count)) own[i] = 1;
     });
     return selected;
   }
@@ -284,13 +280,9 @@ class InformerAttention final : public Attention {
       std::vector<double> spreads;
       for (int64_t i = 0; i < rows; ++i) {
         std::vector<double> scores;
-        for (const int32_t j : random_keys(bh % H, i, count, mask.causal ? i + 1 : rows)) {
-          scores.push_back(0);
-          for (int64_t d = 0; d < D; ++d)
-            scores.back() +=
-                double{static_cast<float>(q[static_cast<size_t>((bh * N + i) * D + d)])} *
-                double{static_cast<float>(k[static_cast<size_t>((bh * N + j) * D + d)])};
-        }
+        for (const int32_t j : random_keys(bh % H, i, count, mask.causal ? i + 1 : rows))
+          scores.push_back(
+              rounded_product(q.data() + (bh * N + i) * D, k.data() + (bh * N + j) * D, D));
         double sum = 0;
         for (const double score : scores) sum += score;
         spreads.push_back(*std::max_element(scores.begin(), scores.end()) -

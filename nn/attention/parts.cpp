@@ -1,6 +1,8 @@
 #include "nn/attention/parts.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "autograd/ops.h"
 
@@ -20,6 +22,23 @@ KeySlots key_slots(const AttentionOptions& options, int64_t batch, int64_t slots
   return {{batch, options.heads, slots, options.key_size},
           {batch, options.heads, slots, options.value_size},
           dtype};
+}
+
+double rounded_product(const double* a, const double* b, int64_t size) {
+  double sum = 0;
+  for (int64_t i = 0; i < size; ++i)
+    sum += double{static_cast<float>(a[i])} * double{static_cast<float>(b[i])};
+  return sum;
+}
+
+std::vector<int32_t> largest_first(const std::vector<double>& scores, int64_t count) {
+  std::vector<int32_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t i, int32_t j) {
+    return scores[static_cast<size_t>(i)] > scores[static_cast<size_t>(j)];
+  });
+  order.resize(std::min(order.size(), static_cast<size_t>(count)));
+  return order;
 }
 
 void write_normal(const RandomStream& stream, double stddev, const Tensor& into) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "autograd/key_slots.h"
 #include "base/random.h"
@@ -24,6 +25,11 @@ AttentionFlops softmax_flops(const AttentionOptions& options, double keys);
 
 // Slots for the keys and values of a recurrent form.
 KeySlots key_slots(const AttentionOptions& options, int64_t batch, int64_t slots, DType dtype);
+
+// What decisions are defined by (autograd/decisions.h): a product of rows that are rounded to float, summed in
+// double in order, and the indices of the `count` largest scores, of equals the first.
+double rounded_product(const double* a, const double* b, int64_t size);
+std::vector<int32_t> largest_first(const std::vector<double>& scores, int64_t count);
 
 // N(0, stddev^2), element n by number n of the stream.
 void write_normal(const RandomStream& stream, double stddev, const Tensor& into);

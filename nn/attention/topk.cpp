@@ -18,27 +18,19 @@ namespace {
 // The definition: all scores of a query, sorted.
 Tensor sorted_keys(const AttentionInputs& in, const AttentionMask& mask, const Shape& shape) {
   const int64_t B = shape[0], H = shape[1], N = shape[2], K = shape[3] - 1, D = in.q.size(3);
-  std::vector<double> q = in.q.value().to_doubles(), k = in.k.value().to_doubles();
-  for (std::vector<double>* const values : {&q, &k})
-    for (double& value : *values) value = static_cast<float>(value);
+  const std::vector<double> q = in.q.value().to_doubles(), k = in.k.value().to_doubles();
   const std::vector<int32_t> valid = mask.lengths(B, N);
   std::vector<int32_t> result;
   for (int64_t bh = 0; bh < B * H; ++bh)
     for (int64_t i = 0; i < N; ++i) {
       const int64_t existing = valid[static_cast<size_t>(bh / H)];
       const int64_t seen = mask.causal ? std::min(i + 1, existing) : existing;
-      std::vector<std::pair<double, int32_t>> scores;  // negative, so that the largest come first
-      for (int64_t j = 0; j < seen; ++j) {
-        double score = 0;
-        for (int64_t d = 0; d < D; ++d)
-          score += q[static_cast<size_t>((bh * N + i) * D + d)] *
-                   k[static_cast<size_t>((bh * N + j) * D + d)];
-        scores.emplace_back(-score, static_cast<int32_t>(j));
-      }
-      std::sort(scores.begin(), scores.end());
-      std::vector<int32_t> chosen;
-      for (size_t n = 0; n < scores.size() && n < static_cast<size_t>(K); ++n)
-        if (scores[n].second != i) chosen.push_back(scores[n].second);
+      std::vector<double> scores;
+      for (int64_t j = 0; j < seen; ++j)
+        scores.push_back(
+            rounded_product(q.data() + (bh * N + i) * D, k.data() + (bh * N + j) * D, D));
+      std::vector<int32_t> chosen = largest_first(scores, K);
+      std::erase(chosen, i);
       if (i < existing) chosen.push_back(static_cast<int32_t>(i));
       std::sort(chosen.begin(), chosen.end());
       chosen.resize(static_cast<size_t>(K + 1), -1);
