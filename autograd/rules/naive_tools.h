@@ -2,8 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <vector>
 
 #include "autograd/attention_inputs.h"
 #include "autograd/feature_map.h"
