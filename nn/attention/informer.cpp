@@ -13,6 +13,8 @@
 // section 3.1 and algorithm 1.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <queue>
 
 #include "autograd/decisions.h"
 #include "autograd/linear_attention.h"
@@ -34,21 +36,18 @@ class Largest {
   explicit Largest(int64_t count) : count_(static_cast<size_t>(count)) {}
   // Whether x is one of them with those before; equals before it come first.
   bool add(double x) {
-    const auto above = [](double a, double b) { return a > b; };  // the least is at the front
-    if (kept_.size() == count_) {
-      if (x <= kept_.front()) return false;
-      std::pop_heap(kept_.begin(), kept_.end(), above);
-      kept_.pop_back();
+    if (numbers_.size() == count_) {
+      if (x <= numbers_.top()) return false;
+      numbers_.pop();
     }
-    kept_.push_back(x);
-    std::push_heap(kept_.begin(), kept_.end(), above);
+    numbers_.push(x);
     return true;
   }
-  size_t bytes() const { return kept_.size() * sizeof(double); }
+  size_t bytes() const { return numbers_.size() * sizeof(double); }
 
  private:
   size_t count_;
-  std::vector<double> kept_;
+  std::priority_queue<double, std::vector<double>, std::greater<>> numbers_;  // the least on top
 };
 
 class InformerState final : public AttentionState {
