@@ -126,11 +126,10 @@ Inputs make_inputs(const FeatureMapPtr& map, const AttentionInputs& in, const Ru
 Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask,
                 const Allowed& allowed) {
   const int64_t B = scores[0], H = scores[1], N = scores[2], K = scores[3];
-  const std::vector<int32_t> valid =
-      mask.valid.defined() ? mask.valid.to_vector<int32_t>() : std::vector<int32_t>();
+  const std::vector<int32_t> valid = mask.lengths(B, K);
   std::vector<double> values;
   for (int64_t p = 0; p < B * H; ++p) {
-    const int64_t keys = valid.empty() ? K : valid[static_cast<size_t>(p / H)];
+    const int64_t keys = valid[static_cast<size_t>(p / H)];
     for (int64_t i = 0; i < N; ++i)
       for (int64_t j = 0; j < K; ++j)
         values.push_back(j < keys && (!mask.causal || j <= i) && (!allowed || allowed(p, i, j))
