@@ -72,12 +72,7 @@ class LshAttention final : public Attention, private TrainingHooks {
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2);
-    const std::vector<int32_t> hashes = decide_hashes(in.q.value(),
-                                                      [&] {
-                                                        return largest_products(in.q.value(),
-                                                                                rotations_, true);
-                                                      })
-                                            .to_vector<int32_t>(),
+    const std::vector<int32_t> hashes = decide_hashes(in.q.value(), false),
                                valid = mask.lengths(B, N);
     const KeyTilesOf sets = [=, this](int64_t sequence, int64_t head) {
       const int32_t* const own = hashes.data() + (sequence * H + head) * rounds_ * N;
@@ -89,9 +84,7 @@ class LshAttention final : public Attention, private TrainingHooks {
   // By the formulas: hashes by loops, ranks by counting.
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const int64_t H = in.q.size(1), N = in.q.size(2);
-    const std::vector<int32_t> hashes = decide_hashes(in.q.value(), [&] {
-                                          return hashes_by_loops(in.q.value());
-                                        }).to_vector<int32_t>();
+    const std::vector<int32_t> hashes = decide_hashes(in.q.value(), true);
     const std::vector<int32_t> valid = mask.lengths(in.q.size(0), N);
     std::vector<int32_t> ranks;
     for (size_t row = 0; row < hashes.size(); ++row) {
@@ -129,9 +122,7 @@ class LshAttention final : public Attention, private TrainingHooks {
   Tensor step(AttentionState& any_state, const AttentionInputs& in) const override {
     auto& state = dynamic_cast<LshState&>(any_state);
     const AttentionInputs position{in.q, unit_rows(in.q, 1), in.v, Var()};
-    const std::vector<int32_t> hashes = decide_hashes(in.q.value(), [&] {
-                                          return largest_products(in.q.value(), rotations_, true);
-                                        }).to_vector<int32_t>();
+    const std::vector<int32_t> hashes = decide_hashes(in.q.value(), false);
     const auto now = static_cast<int32_t>(state.slots.next);
     add_position(state.slots, position, {});
     std::vector<KeyTilesPtr> sets;
@@ -191,11 +182,14 @@ class LshAttention final : public Attention, private TrainingHooks {
     write_normal(stream, 1, rotations_);
   }
 
-  // [B,H,rounds,N]
-  Tensor decide_hashes(const Tensor& q, const std::function<Tensor()>& make) const {
+  // [B,H,rounds,N]; by loops: as they are defined.
+  std::vector<int32_t> decide_hashes(const Tensor& q, bool by_loops) const {
     const Shape shape{q.size(0), q.size(1), rounds_, q.size(2)};
-    return decide(shape, buckets_,
-                  [&] { return buckets_ == 1 ? Tensor::zeros(shape, DType::i32) : make(); });
+    const Tensor decided = decide(shape, buckets_, [&] {
+      if (buckets_ == 1) return Tensor::zeros(shape, DType::i32);
+      return by_loops ? hashes_by_loops(q) : largest_products(q, rotations_, true);
+    });
+    return decided.to_vector<int32_t>();
   }
 
   Tensor hashes_by_loops(const Tensor& q) const {
