@@ -10,8 +10,9 @@
 namespace linea {
 namespace {
 
-// The features of one side of a segment as the rule reads them, with what their backward needs: divided by
-// their sums (those of logs: a softmax) or Euclidean lengths, times `length`, then turned.
+// The features of one side of a segment as the rule reads them, with what their backward needs:
+// divided by their sums (those of logs: a softmax) or Euclidean lengths, times `length`, then
+// turned.
 struct NormedFeatures {
   Tensor x;  // [BH,S,D]
   Side side;

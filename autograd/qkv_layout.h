@@ -122,8 +122,8 @@ struct Heads {
   }
 };
 
-// SoftmaxShape, SparseShape or TopKeysShape of attention over k and values of this width, with scores divided
-// by sqrt(D): what all three have.
+// SoftmaxShape, SparseShape or TopKeysShape of attention over k and values of this width, with
+// scores divided by sqrt(D): what all three have.
 template <typename AShape>
 AShape attention_shape(const HeadTensor& q, const HeadTensor& k, int64_t values,
                        const Tensor& valid) {

@@ -13,8 +13,8 @@ namespace linea {
 // Errors: shapes or dtypes that do not go together.
 Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int64_t window = 0);
 
-// One position (N = 1) of all sequences, whose key and value enter the next slot or, with a ring, position
-// n slot n mod slots -> y as softmax_attention of the keys in the slots.
+// One position (N = 1) of all sequences, whose key and value enter the next slot or, with a ring,
+// position n slot n mod slots -> y as softmax_attention of the keys in the slots.
 Tensor softmax_step(KeySlots& slots, const AttentionInputs& in, bool ring);
 
 }  // namespace linea

@@ -1,5 +1,5 @@
-// The recurrences and the chunks of the kinds of update rules as their formulas are written, causal and
-// without gradients: what their definitions and their fast forms are compared with.
+// The recurrences and the chunks of the kinds of update rules as their formulas are written, causal
+// and without gradients: what their definitions and their fast forms are compared with.
 #pragma once
 
 #include <algorithm>
@@ -85,9 +85,10 @@ inline Tensor each_head(const naive::Inputs& in,
   return y.reshape(in.v.shape());
 }
 
-// Positions [first, first + C) of a head, C `chunk` or what is left. With l_i the sums of log decays
-// from the start of the chunk to i, Q is exp(l_i) q_i, K is exp(-l_j) w_j k_j and A is Q K^T where
-// j <= i: decays and weights are gone. The decays of a chunk must multiply to more than 1e-300.
+// Positions [first, first + C) of a head, C `chunk` or what is left. With l_i the sums of log
+// decays from the start of the chunk to i, Q is exp(l_i) q_i, K is exp(-l_j) w_j k_j and A is Q K^T
+// where j <= i: decays and weights are gone. The decays of a chunk must multiply to more than
+// 1e-300.
 struct Chunk {
   Chunk(const Head& head, int64_t first, int64_t chunk)
       : rows(std::min(chunk, head.q.size(0) - first)), V(head.v.rows(first, rows)) {
