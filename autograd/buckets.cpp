@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "autograd/qkv_layout.h"
+#include "tensor/launch.h"
 
 namespace linea {
 namespace {
@@ -92,11 +93,7 @@ Tensor largest_products(const Tensor& x, const Tensor& w, bool mirrored) {
                                   w.size(3),
                                   mirrored};
   const Tensor chosen({rows.batches, rows.heads, shape.rounds, shape.rows}, DType::i32);
-  with_real(x.dtype(), "largest_products", [&](auto zero) {
-    using T = decltype(zero);
-    kernels<T>(context().device)
-        .largest_product(context(), shape, rows.rows<T>(), w.data<T>(), chosen.data<int32_t>());
-  });
+  LINEA_LAUNCH(largest_product, x.dtype(), shape, rows, ops::data(w), ops::data(chosen));
   return chosen;
 }
 

@@ -10,34 +10,9 @@
 namespace linea {
 namespace {
 
-// Rows divided by their sums (those of logs: a softmax) or Euclidean lengths, times `length`.
-struct NormedRows {
-  Tensor rows, saved;  // sums, or scales
-};
-
-NormedRows norm_rows(KeyNorm norm, FeatureKind kind, const Tensor& x, double length) {
-  NormedRows result;
-  if (norm == KeyNorm::none) {
-    result.rows = length == 1 ? x : ops::scale(x, length);
-  } else if (norm == KeyNorm::unit) {
-    std::tie(result.rows, result.saved) = ops::unit_rows(x, length);
-  } else if (kind == FeatureKind::logs) {
-    result.rows = ops::softmax(x);
-  } else {
-    std::tie(result.rows, result.saved) = ops::normalize(x);
-  }
-  return result;
-}
-
-Tensor norm_rows_backward(KeyNorm norm, FeatureKind kind, const NormedRows& of, const Tensor& drows,
-                          double length) {
-  if (norm == KeyNorm::none) return length == 1 ? drows : ops::scale(drows, length);
-  if (norm == KeyNorm::unit) return ops::unit_rows_backward(of.rows, of.saved, drows, length);
-  return kind == FeatureKind::logs ? ops::softmax_backward(of.rows, drows)
-                                   : ops::normalize_backward(of.rows, of.saved, drows);
-}
-
-// The features of one side of a segment as the rule reads them, with what their backward needs.
+// The features of one side of a segment as the rule reads them, with what their backward needs:
+// divided by their sums (those of logs: a softmax) or Euclidean lengths, times `length`, then
+// turned.
 struct NormedFeatures {
   Tensor x;  // [BH,S,D]
   Side side;
@@ -45,26 +20,40 @@ struct NormedFeatures {
   double length;
   Tensor angles;  // [S,F]; undefined: not turned
   Features features;
-  NormedRows normed;
-  Tensor rows{};  // [BH,S,F]
+  Tensor normed{}, saved{};  // [BH,S,F]; sums, or scales
+  Tensor rows{};             // [BH,S,F]
 };
 
 NormedFeatures normed_features(const FeatureMap& map, KeyNorm norm, const Tensor& x, Side side,
                                const HeadRange& heads, const Tensor& angles) {
   const double length = side == Side::query ? query_scale(norm, x.size(-1)) : 1;
-  NormedFeatures result{x, side, heads, length, angles, map.forward(x, side, heads), {}};
-  result.normed = norm_rows(norm, map.kind(), result.features.rows, length);
-  result.rows = result.normed.rows;
-  if (angles.defined()) result.rows = rotated(angles, result.rows);
+  NormedFeatures result{x, side, heads, length, angles, map.forward(x, side, heads)};
+  const Tensor& given = result.features.rows;
+  if (norm == KeyNorm::none)
+    result.normed = length == 1 ? given : ops::scale(given, length);
+  else if (norm == KeyNorm::unit)
+    std::tie(result.normed, result.saved) = ops::unit_rows(given, length);
+  else if (map.kind() == FeatureKind::logs)
+    result.normed = ops::softmax(given);
+  else
+    std::tie(result.normed, result.saved) = ops::normalize(given);
+  result.rows = angles.defined() ? rotated(angles, result.normed) : result.normed;
   return result;
 }
 
-Tensor normed_features_backward(const FeatureMap& map, KeyNorm norm, const NormedFeatures& saved,
+Tensor normed_features_backward(const FeatureMap& map, KeyNorm norm, const NormedFeatures& of,
                                 const Tensor& drows, const std::vector<Tensor>& gradients) {
+  const Tensor dnormed = of.angles.defined() ? rotated(of.angles, drows, true) : drows;
   Features gradient;
-  const Tensor dnormed = saved.angles.defined() ? rotated(saved.angles, drows, true) : drows;
-  gradient.rows = norm_rows_backward(norm, map.kind(), saved.normed, dnormed, saved.length);
-  return map.backward(saved.x, saved.features, gradient, saved.side, saved.heads, gradients);
+  if (norm == KeyNorm::none)
+    gradient.rows = of.length == 1 ? dnormed : ops::scale(dnormed, of.length);
+  else if (norm == KeyNorm::unit)
+    gradient.rows = ops::unit_rows_backward(of.normed, of.saved, dnormed, of.length);
+  else if (map.kind() == FeatureKind::logs)
+    gradient.rows = ops::softmax_backward(of.normed, dnormed);
+  else
+    gradient.rows = ops::normalize_backward(of.normed, of.saved, dnormed);
+  return map.backward(of.x, of.features, gradient, of.side, of.heads, gradients);
 }
 
 // beta and log a [B,H,N], or their gradients: in the place of that of log a, the gradient of its

@@ -24,8 +24,6 @@
 // batch head).
 #pragma once
 
-#include <memory>
-
 #include "autograd/attention_inputs.h"
 #include "autograd/feature_map.h"
 #include "autograd/tiles.h"

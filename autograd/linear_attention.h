@@ -10,8 +10,6 @@
 // exp(L_i) cancels in y_i.
 #pragma once
 
-#include <memory>
-
 #include "autograd/attention_inputs.h"
 #include "autograd/tiles.h"
 #include "tensor/recurrent_state.h"

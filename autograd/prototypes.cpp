@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "autograd/qkv_layout.h"
+#include "tensor/launch.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -147,38 +148,24 @@ namespace {
 
 SoftmaxShape over_all(const HeadTensor& p, const HeadTensor& k, int64_t values,
                       const Tensor& valid) {
-  return {.batch_heads = p.batches * p.heads,
-          .queries = p.length,
-          .keys = k.length,
-          .key_size = p.width,
-          .value_size = values,
-          .valid = {valid.data_or_null<int32_t>(), p.heads, 0},
-          .scale = 1.0 / std::sqrt(static_cast<double>(p.width)),
-          .ranges = {.first = -p.length, .end = k.length}};
+  auto shape = attention_shape<SoftmaxShape>(p, k, values, valid);
+  shape.ranges = {.first = -p.length, .end = k.length};
+  return shape;
 }
 
 // `count` + 1 keys a query, which are those of a list.
-TopKeysShape over_list(const SoftmaxShape& all, int64_t count) {
-  return {.batch_heads = all.batch_heads,
-          .queries = all.queries,
-          .keys = all.keys,
-          .key_size = all.key_size,
-          .value_size = all.value_size,
-          .count = count,
-          .causal = false,
-          .valid = all.valid,
-          .scale = all.scale};
+TopKeysShape over_list(const HeadTensor& p, const HeadTensor& k, int64_t values,
+                       const Tensor& valid, int64_t count) {
+  auto shape = attention_shape<TopKeysShape>(p, k, values, valid);
+  shape.count = count;
+  return shape;
 }
 
 // x [B,H,N,W] in another width: columns left out, or 0 added.
 Tensor in_width(const Tensor& x, int64_t width) {
   const Tensor y = Tensor::zeros(x.shape().with(-1, width), x.dtype());
-  with_real(x.dtype(), "rest_attention", [&](auto zero) {
-    using T = decltype(zero);
-    kernels<T>(context().device)
-        .copy_rows(context(), HeadTensor(x).rows<T>(), HeadTensor(y).rows<T>(),
-                   x.size(0) * x.size(1), x.size(2), std::min(width, x.size(3)));
-  });
+  LINEA_LAUNCH(copy_rows, x.dtype(), HeadTensor(x), HeadTensor(y), x.size(0) * x.size(1), x.size(2),
+               std::min(width, x.size(3)));
   return y;
 }
 
@@ -187,21 +174,16 @@ struct Prototypes {
   Tensor p, k, v, valid, list;
   Tensor y, l, listed_y, listed_l;
 
-  template <typename T>
   void compute() {
-    const HeadTensor of_p(p), of_k(k), of_v(v);
-    const SoftmaxShape shape = over_all(of_p, of_k, of_v.width, valid);
-    y = Tensor(p.shape().with(-1, of_v.width), p.dtype());
+    const SoftmaxShape shape = over_all(p, k, v.size(3), valid);
+    y = Tensor(p.shape().with(-1, v.size(3)), p.dtype());
     l = Tensor({shape.batch_heads, shape.queries}, p.dtype());
-    kernels<T>(context().device)
-        .softmax_attention(context(), shape, of_p.rows<T>(), of_k.rows<T>(), of_v.rows<T>(),
-                           HeadTensor(y).rows<T>(), l.data<T>());
+    LINEA_LAUNCH(softmax_attention, p.dtype(), shape, HeadTensor(p), HeadTensor(k), HeadTensor(v),
+                 HeadTensor(y), ops::data(l));
     listed_y = Tensor(y.shape(), p.dtype());
     listed_l = Tensor(l.shape(), p.dtype());
-    kernels<T>(context().device)
-        .listed_attention(context(), over_list(shape, list.size(3) - 1),
-                          {of_p.rows<T>(), of_k.rows<T>(), of_v.rows<T>()}, list.data<int32_t>(),
-                          HeadTensor(listed_y).rows<T>(), listed_l.data<T>());
+    LINEA_LAUNCH(listed_attention, p.dtype(), over_list(p, k, v.size(3), valid, list.size(3) - 1),
+                 Heads{p, k, v}, ops::data(list), HeadTensor(listed_y), ops::data(listed_l));
   }
 
   // m_c: exp of the difference of the log sums.
@@ -226,26 +208,16 @@ struct Prototypes {
   }
 
   // dp, dk and dv, given those of y [B,H,C,values] for all keys, or the listed ones.
-  template <typename T>
-  std::vector<Tensor> gradients(const Tensor& values, const Tensor& of_y, const Tensor& dy,
-                                bool listed) const {
-    const HeadTensor of_p(p), of_k(k), of_v(values);
-    const SoftmaxShape shape = over_all(of_p, of_k, of_v.width, valid);
-    std::vector<Tensor> all;
-    for (const Tensor& x : {p, k, values}) all.emplace_back(x.shape(), x.dtype());
-    const AttentionRows<T> grads{HeadTensor(all[0]).rows<T>(), HeadTensor(all[1]).rows<T>(),
-                                 HeadTensor(all[2]).rows<T>()};
+  Heads gradients(const Tensor& values, const Tensor& of_y, const Tensor& dy, bool listed) const {
+    const Heads given{p, k, values}, all = given.new_gradients(p.dtype());
     if (listed) {
-      kernels<T>(context().device)
-          .listed_attention_backward(context(), over_list(shape, list.size(3) - 1),
-                                     {of_p.rows<T>(), of_k.rows<T>(), of_v.rows<T>()},
-                                     list.data<int32_t>(), HeadTensor(of_y).rows<T>(),
-                                     listed_l.data<T>(), HeadTensor(dy).rows<T>(), grads);
+      LINEA_LAUNCH(listed_attention_backward, p.dtype(),
+                   over_list(p, k, values.size(3), valid, list.size(3) - 1), given, ops::data(list),
+                   HeadTensor(of_y), ops::data(listed_l), HeadTensor(dy), all);
     } else {
-      kernels<T>(context().device)
-          .softmax_attention_backward(context(), shape, of_p.rows<T>(), of_k.rows<T>(),
-                                      of_v.rows<T>(), HeadTensor(of_y).rows<T>(), l.data<T>(),
-                                      HeadTensor(dy).rows<T>(), grads.q, grads.k, grads.v);
+      LINEA_LAUNCH(softmax_attention_backward, p.dtype(), over_all(p, k, values.size(3), valid),
+                   given.q, given.k, given.v, HeadTensor(of_y), ops::data(l), HeadTensor(dy), all.q,
+                   all.k, all.v);
     }
     return all;
   }
@@ -272,10 +244,10 @@ struct Prototypes {
       dy.data<T>()[row * W + M] = -to[M];
       wide_y.data<T>()[row * W + M] = wide_t.data<T>()[row * W + M] = -1;
     }
-    std::vector<Tensor> all = gradients<T>(wide_v, wide_y, dy, false);
-    const std::vector<Tensor> more = gradients<T>(wide_v, wide_t, dt, true);
-    for (size_t n = 0; n < all.size(); ++n) ops::accumulate(more[n], all[n]);
-    return {all[0], all[1], in_width(all[2], M)};
+    const Gradients all = input_gradients(gradients(wide_v, wide_y, dy, false)),
+                    more = input_gradients(gradients(wide_v, wide_t, dt, true));
+    for (size_t n = 0; n < all.size(); ++n) ops::accumulate(more[n].value, all[n].value);
+    return {all[0], all[1], in_width(all[2].value, M)};
   }
 };
 
@@ -287,33 +259,24 @@ Var rest_attention(const Var& p, const Var& k, const Var& v, const Tensor& valid
   return with_real(p.dtype(), "rest_attention", [&](auto zero) {
     using T = decltype(zero);
     Prototypes of{p.value(), k.value(), v.value(), valid, keys, {}, {}, {}, {}};
-    of.compute<T>();
+    of.compute();
     return Var::from_op("rest_attention", of.rest<T>(), {p, k, v},
                         [of](const Tensor& dy) { return of.rest_gradients<T>(dy); });
   });
 }
 
 Tensor prototype_keys(const Tensor& p, const Tensor& k, const Tensor& valid, int64_t count) {
-  return with_real(p.dtype(), "prototype_keys", [&](auto zero) {
-    using T = decltype(zero);
-    const int64_t B = p.size(0), N = k.size(2);
-    const Tensor existing =
-        valid.defined()
-            ? valid
-            : Tensor::from(std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(N)),
-                           {B});
-    TopKeysShape shape = over_list(over_all(p, k, 1, existing), count);
-    shape.keys = N + shape.queries;  // positions of queries are none of keys
-    const Tensor chosen(p.shape().with(-1, count + 1), DType::i32);
-    kernels<T>(context().device)
-        .top_keys(context(), shape, HeadTensor(p).rows<T>(), HeadTensor(k).rows<T>(),
-                  chosen.data<int32_t>());
-    const Tensor result(p.shape().with(-1, count), DType::i32);  // without the last, which is -1
-    for (int64_t row = 0; row < result.numel() / count; ++row)
-      std::copy_n(chosen.data<int32_t>() + row * (count + 1), count,
-                  result.data<int32_t>() + row * count);
-    return result;
-  });
+  const int64_t B = p.size(0), N = k.size(2);
+  const Tensor existing = Tensor::from(AttentionMask{false, valid}.lengths(B, N), {B});
+  TopKeysShape shape = over_list(p, k, 1, existing, count);
+  shape.keys = N + shape.queries;  // positions of queries are none of keys
+  const Tensor chosen(p.shape().with(-1, count + 1), DType::i32);
+  LINEA_LAUNCH(top_keys, p.dtype(), shape, HeadTensor(p), HeadTensor(k), ops::data(chosen));
+  const Tensor result(p.shape().with(-1, count), DType::i32);  // without the last, which is -1
+  for (int64_t row = 0; row < result.numel() / count; ++row)
+    std::copy_n(chosen.data<int32_t>() + row * (count + 1), count,
+                result.data<int32_t>() + row * count);
+  return result;
 }
 
 }  // namespace linea

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <type_traits>
 
 #include "autograd/attention_inputs.h"
 #include "tensor/kernels.h"
@@ -30,6 +32,17 @@ class HeadTensor {
   template <typename T>
   HeadRows<T> rows(int64_t first_bh = 0, int64_t first = 0) const {
     return {data.data<T>() + first_ + first * row_, batch_, head_, row_, heads, first_bh};
+  }
+  // As the argument of a kernel.
+  template <typename T>
+  operator HeadRows<T>() const {
+    return rows<std::remove_const_t<T>>();
+  }
+  // From this position on.
+  HeadTensor from(int64_t first) const {
+    HeadTensor rest = *this;
+    rest.first_ += first * row_;
+    return rest;
   }
   bool contiguous() const { return row_ == width; }
 
@@ -101,7 +114,29 @@ struct Heads {
   HeadTensor output_heads(const Tensor& y) const {
     return packed ? HeadTensor(y, 0, 1, v.heads) : HeadTensor(y);
   }
+
+  // As the argument of a kernel.
+  template <typename T>
+  operator AttentionRows<T>() const {
+    return {q, k, v};
+  }
 };
+
+// SoftmaxShape, SparseShape or TopKeysShape of attention over k and values of this width, with
+// scores divided by sqrt(D): what all three have.
+template <typename AShape>
+AShape attention_shape(const HeadTensor& q, const HeadTensor& k, int64_t values,
+                       const Tensor& valid) {
+  AShape shape{};
+  shape.batch_heads = q.batches * q.heads;
+  shape.queries = q.length;
+  shape.keys = k.length;
+  shape.key_size = q.width;
+  shape.value_size = values;
+  shape.valid = {valid.data_or_null<int32_t>(), q.heads, 0};
+  shape.scale = 1.0 / std::sqrt(static_cast<double>(q.width));
+  return shape;
+}
 
 // {B,H,N}. Errors: shapes or dtypes of q, k, v, gates and valid that do not go together.
 Shape check_heads(const char* op, const AttentionInputs& in, const Tensor& valid,

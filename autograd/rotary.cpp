@@ -9,12 +9,8 @@ namespace linea {
 namespace {
 
 void rotate(const Tensor& table, const HeadTensor& x, const HeadTensor& y, bool back) {
-  with_real(x.data.dtype(), "rotary", [&](auto zero) {
-    using T = decltype(zero);
-    kernels<T>(context().device)
-        .rotate(context(), table.data<T>(), x.rows<T>(), y.rows<T>(), x.batches * x.heads, x.length,
-                x.width, back);
-  });
+  LINEA_LAUNCH(rotate, x.data.dtype(), ops::data(table), x, y, x.batches * x.heads, x.length,
+               x.width, back);
 }
 
 Tensor turned_qk(const Tensor& table, const Tensor& qkv, int64_t heads, bool back) {

@@ -1,9 +1,7 @@
 #include "autograd/softmax_attention.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "autograd/qkv_layout.h"
+#include "tensor/launch.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -13,14 +11,9 @@ SoftmaxShape softmax_shape(const HeadTensor& q, const HeadTensor& k, const HeadT
                            const AttentionMask& mask, int64_t window) {
   const int64_t own = k.length - q.length;  // the key at the position of query 0
   const int64_t reach = window == 0 ? k.length + q.length : window;
-  return {.batch_heads = q.batches * q.heads,
-          .queries = q.length,
-          .keys = k.length,
-          .key_size = q.width,
-          .value_size = v.width,
-          .valid = {mask.valid.data_or_null<int32_t>(), q.heads, 0},
-          .scale = 1.0 / std::sqrt(static_cast<double>(q.width)),
-          .ranges = {.first = own + 1 - reach, .end = own + (mask.causal ? 1 : reach)}};
+  auto shape = attention_shape<SoftmaxShape>(q, k, v.width, mask.valid);
+  shape.ranges = {.first = own + 1 - reach, .end = own + (mask.causal ? 1 : reach)};
+  return shape;
 }
 
 // Errors: those of check_heads, except for queries of another number where no mask counts positions.
@@ -36,22 +29,6 @@ void check_inputs(const AttentionInputs& in, const AttentionMask& mask, int64_t 
   check_heads("softmax_attention", keys, mask.valid);
 }
 
-// Copies x to slot `at` of `ring` [B,H,slots,width]; enlarges that first where it has fewer slots.
-template <typename T>
-void append(const HeadTensor& x, int64_t at, int64_t slots, Tensor& ring) {
-  const auto copy = [](const HeadTensor& from, int64_t first, const Tensor& to) {
-    kernels<T>(context().device)
-        .copy_rows(context(), from.rows<T>(), HeadTensor(to).rows<T>(0, first),
-                   from.batches * from.heads, from.length, from.width);
-  };
-  if (!ring.defined() || ring.size(2) < slots) {
-    const Tensor larger({x.batches, x.heads, slots, x.width}, x.data.dtype());
-    if (at > 0) copy(ring, 0, larger);
-    ring = larger;
-  }
-  copy(x, at, ring);
-}
-
 }  // namespace
 
 // The formulas of forward and backward: tensor/cpu/softmax_attention.cpp.
@@ -65,55 +42,38 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int6
   const auto shape_of = [mask, window](const Heads& given, const Sequences& some) {
     return softmax_shape(given.q, given.k, given.v, {mask.causal, some.of(mask.valid)}, window);
   };
-  return with_stored(y.dtype(), "softmax_attention", [&](auto zero) {
-    using T = decltype(zero);
-    saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
-      kernels<T>(context().device)
-          .softmax_attention(context(), shape_of(given, some), given.q.rows<T>(), given.k.rows<T>(),
-                             given.v.rows<T>(), given.output_heads(some.of(y)).template rows<T>(),
-                             some.of(log_sums, H).template data<Accumulator<T>>());
-    });
-    const Tensor saved_y = ops::cast(y, saved_dtype(y.dtype()));
-    return Var::from_op(
-        "softmax_attention", y, input_vars(in),
-        [saved, saved_y, log_sums, H, shape_of](const Tensor& dy) {
-          const Heads all = saved.new_gradients(dy.dtype());
-          saved.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
-            const Tensor result = ops::cast(some.of(saved_y), dy.dtype());
-            const Heads grads = all.batch(some.first, some.count);
-            kernels<T>(context().device)
-                .softmax_attention_backward(
-                    context(), shape_of(given, some), given.q.rows<T>(), given.k.rows<T>(),
-                    given.v.rows<T>(), given.output_heads(result).template rows<T>(),
-                    some.of(log_sums, H).template data<Accumulator<T>>(),
-                    given.output_heads(some.of(dy)).template rows<T>(), grads.q.rows<T>(),
-                    grads.k.rows<T>(), grads.v.rows<T>());
-          });
-          return input_gradients(all);
-        },
-        saved_y);
+  saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
+    LINEA_LAUNCH(softmax_attention, y.dtype(), shape_of(given, some), given.q, given.k, given.v,
+                 given.output_heads(some.of(y)), ops::data(some.of(log_sums, H)));
   });
+  const Tensor saved_y = ops::cast(y, saved_dtype(y.dtype()));
+  return Var::from_op(
+      "softmax_attention", y, input_vars(in),
+      [saved, saved_y, log_sums, H, shape_of](const Tensor& dy) {
+        const Heads all = saved.new_gradients(dy.dtype());
+        saved.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
+          const Tensor result = ops::cast(some.of(saved_y), dy.dtype());
+          const Heads grads = all.batch(some.first, some.count);
+          LINEA_LAUNCH(softmax_attention_backward, dy.dtype(), shape_of(given, some), given.q,
+                       given.k, given.v, given.output_heads(result),
+                       ops::data(some.of(log_sums, H)), given.output_heads(some.of(dy)), grads.q,
+                       grads.k, grads.v);
+        });
+        return input_gradients(all);
+      },
+      saved_y);
 }
 
-Tensor softmax_step(KeyRing& ring, const AttentionInputs& in) {
+Tensor softmax_step(KeySlots& slots, const AttentionInputs& in, bool ring) {
   const Heads position = Heads::of(in);
   const Tensor y = position.new_output();
-  with_stored(y.dtype(), "softmax_attention", [&](auto zero) {
-    using T = decltype(zero);
-    const bool grows = !ring.fixed && ring.positions == ring.slots();
-    const int64_t slots = grows ? std::max<int64_t>(64, 2 * ring.slots()) : ring.slots();
-    append<T>(position.k, ring.positions % slots, slots, ring.keys);
-    append<T>(position.v, ring.positions % slots, slots, ring.values);
-    ++ring.positions;
-    SoftmaxShape shape = softmax_shape(position.q, ring.keys, ring.values, {false, {}}, 0);
-    shape.keys = ring.filled();
-    const Tensor log_sums({shape.batch_heads}, sum_dtype(y.dtype()));
-    kernels<T>(context().device)
-        .softmax_attention(context(), shape, position.q.rows<T>(), HeadTensor(ring.keys).rows<T>(),
-                           HeadTensor(ring.values).rows<T>(),
-                           position.output_heads(y).template rows<T>(),
-                           log_sums.data<Accumulator<T>>());
-  });
+  write_slot(slots, ring ? slots.next % slots.keys.size(2) : slots.next, in);
+  ++slots.next;
+  SoftmaxShape shape = softmax_shape(position.q, slots.keys, slots.values, {false, {}}, 0);
+  shape.keys = static_cast<int64_t>(slots.positions.size());
+  const Tensor log_sums({shape.batch_heads}, sum_dtype(y.dtype()));
+  LINEA_LAUNCH(softmax_attention, y.dtype(), shape, position.q, HeadTensor(slots.keys),
+               HeadTensor(slots.values), position.output_heads(y), ops::data(log_sums));
   return y;
 }
 

@@ -4,9 +4,7 @@
 // memory O(N): the kernel works block by block.
 #pragma once
 
-#include <algorithm>
-
-#include "autograd/attention_inputs.h"
+#include "autograd/key_slots.h"
 
 namespace linea {
 
@@ -15,25 +13,8 @@ namespace linea {
 // Errors: shapes or dtypes that do not go together.
 Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int64_t window = 0);
 
-// The keys [B,H,slots,D] and values [B,H,slots,M] of the last positions, position n in slot n mod
-// slots: of all positions, with slots added as needed, or of the last ones in a fixed number of
-// slots.
-class KeyRing final : public AttentionState {
- public:
-  KeyRing() = default;
-  KeyRing(const Tensor& fixed_keys, const Tensor& fixed_values)
-      : keys(fixed_keys), values(fixed_values), fixed(true) {}
-
-  size_t bytes() const override { return slots() == 0 ? 0 : keys.bytes() + values.bytes(); }
-  int64_t slots() const { return keys.defined() ? keys.size(2) : 0; }
-  int64_t filled() const { return std::min(positions, slots()); }
-
-  Tensor keys, values;
-  bool fixed = false;
-  int64_t positions = 0;  // so far
-};
-// One position (N = 1) of all sequences, whose key and value enter the ring -> y as
-// softmax_attention of the keys in the ring.
-Tensor softmax_step(KeyRing& ring, const AttentionInputs& in);
+// One position (N = 1) of all sequences, whose key and value enter the next slot or, with a ring,
+// position n slot n mod slots -> y as softmax_attention of the keys in the slots.
+Tensor softmax_step(KeySlots& slots, const AttentionInputs& in, bool ring);
 
 }  // namespace linea

@@ -2,21 +2,15 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <numeric>
 
 #include "autograd/qkv_layout.h"
+#include "tensor/launch.h"
 
 namespace linea {
 namespace {
 
 constexpr int64_t kTile = KeyTileSet::kTile;
-
-template <typename T>
-AttentionRows<T> row_views(const Heads& heads) {
-  return {heads.q.rows<std::remove_const_t<T>>(), heads.k.rows<std::remove_const_t<T>>(),
-          heads.v.rows<std::remove_const_t<T>>()};
-}
 
 // Sequences `some` of H heads each; keeps the sets alive.
 struct Sets {
@@ -38,15 +32,11 @@ struct Sets {
 
 SparseShape shape_of(const Heads& heads, const Tensor& valid, const Sets& sets, double scale,
                      const Tensor& bias) {
-  return {.batch_heads = heads.q.batches * heads.q.heads,
-          .queries = heads.q.length,
-          .keys = heads.k.length,
-          .key_size = heads.q.width,
-          .value_size = heads.v.width,
-          .valid = {valid.data_or_null<int32_t>(), heads.q.heads, 0},
-          .scale = scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(heads.q.width)),
-          .sets = sets.views.data(),
-          .bias_length = bias.defined() ? bias.size(1) : 0};
+  auto shape = attention_shape<SparseShape>(heads.q, heads.k, heads.v.width, valid);
+  shape.sets = sets.views.data();
+  shape.bias_length = bias.defined() ? bias.size(1) : 0;
+  if (scale != 0) shape.scale = scale;
+  return shape;
 }
 
 // Errors: shapes or dtypes that do not go together.
@@ -137,21 +127,6 @@ KeyTiles::KeyTiles(int64_t queries, int64_t keys, std::vector<Lists> lists)
   }
 }
 
-int64_t KeyTiles::tiles() const {
-  size_t count = 0;
-  for (const Lists& list : lists_) count += list.blocks.size();
-  return static_cast<int64_t>(count);
-}
-
-size_t KeyTiles::bytes() const {
-  size_t words = 0, masks = 0;
-  for (const Lists& list : lists_) {
-    words += list.queries.size() + list.keys.size() + list.offsets.size() + 2 * list.blocks.size();
-    masks += list.bits.size();
-  }
-  return words * sizeof(int32_t) + masks * sizeof(uint64_t);
-}
-
 // The formulas of forward and backward: tensor/cpu/sparse_attention.cpp.
 Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const KeyTilesOf& sets,
                      double scale, const Var& bias) {
@@ -165,102 +140,33 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
                b = bias.value_or_none();
   std::vector<Var> inputs = input_vars(in);
   if (bias.defined()) inputs.push_back(bias);
-  return with_stored(y.dtype(), "sparse_attention", [&](auto zero) {
-    using T = decltype(zero);
-    saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
-      const Sets own(sets, some, H, given.q.length);
-      kernels<T>(context().device)
-          .sparse_attention(context(), shape_of(given, some.of(mask.valid), own, scale, b),
-                            row_views<const T>(given), b.data_or_null<T>(),
-                            given.output_heads(some.of(y)).template rows<T>(),
-                            some.of(log_sums, H).template data<Accumulator<T>>());
-    });
-    const Tensor saved_y = ops::cast(y, saved_dtype(y.dtype()));
-    return Var::from_op(
-        "sparse_attention", y, inputs,
-        [saved, saved_y, log_sums, H, valid = mask.valid, sets, scale, b](const Tensor& dy) {
-          const Heads all = saved.new_gradients(dy.dtype());
-          Tensor db;
-          if (b.defined()) db = Tensor({all.q.batches, H, b.size(1)}, dy.dtype());
-          saved.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
-            const Tensor result = ops::cast(some.of(saved_y), dy.dtype());
-            const Heads grads = all.batch(some.first, some.count);
-            const Sets own(sets, some, H, given.q.length);
-            kernels<T>(context().device)
-                .sparse_attention_backward(
-                    context(), shape_of(given, some.of(valid), own, scale, b),
-                    row_views<const T>(given), b.data_or_null<T>(),
-                    given.output_heads(result).template rows<T>(),
-                    some.of(log_sums, H).template data<Accumulator<T>>(),
-                    given.output_heads(some.of(dy)).template rows<T>(), row_views<T>(grads),
-                    some.of(db).template data_or_null<T>());
-          });
-          Gradients gradients = input_gradients(all);
-          if (db.defined()) gradients.push_back(ops::sum_rows(db, b.shape()));
-          return gradients;
-        },
-        saved_y);
+  saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
+    const Sets own(sets, some, H, given.q.length);
+    LINEA_LAUNCH(sparse_attention, y.dtype(), shape_of(given, some.of(mask.valid), own, scale, b),
+                 given, ops::data_or_null(b), given.output_heads(some.of(y)),
+                 ops::data(some.of(log_sums, H)));
   });
-}
-
-namespace {
-
-template <typename T>
-void copy_rows(const HeadTensor& from, int64_t rows, const Tensor& to, int64_t first) {
-  kernels<T>(context().device)
-      .copy_rows(context(), from.rows<T>(), HeadTensor(to).rows<T>(0, first),
-                 from.batches * from.heads, rows, from.width);
-}
-
-// The slot of a new position, of which there may be one more than `slots`.
-int64_t take_slot(std::vector<int32_t>& positions, int64_t now, const SlotRules& rules) {
-  for (size_t slot = 0; rules.has_passed && slot < positions.size(); ++slot)
-    if (rules.has_passed(positions[slot], now)) {
-      positions[slot] = static_cast<int32_t>(now);
-      return static_cast<int64_t>(slot);
-    }
-  positions.push_back(static_cast<int32_t>(now));
-  return static_cast<int64_t>(positions.size()) - 1;
-}
-
-}  // namespace
-
-void write_slot(KeySlots& state, int64_t slot, const AttentionInputs& in, int64_t growth) {
-  const Heads position = Heads::of(in);
-  if (slot >= static_cast<int64_t>(state.positions.size()))
-    state.positions.resize(static_cast<size_t>(slot) + 1, -1);
-  with_stored(position.k.data.dtype(), "sparse_attention", [&](auto zero) {
-    using T = decltype(zero);
-    for (const auto& [x, slots] :
-         {std::pair(&position.k, &state.keys), {&position.v, &state.values}}) {
-      const int64_t there = slots->size(2);
-      if (slot >= there) {
-        const int64_t more = growth > 0 ? growth : std::max<int64_t>(there, 64);
-        const Tensor larger(slots->shape().with(2, there + more), slots->dtype());
-        if (there > 0) copy_rows<T>(*slots, there, larger, 0);
-        *slots = larger;
-      }
-      copy_rows<T>(*x, 1, *slots, slot);
-    }
-  });
-}
-
-int64_t add_position(KeySlots& state, const AttentionInputs& in, const SlotRules& rules) {
-  const int64_t slot = take_slot(state.positions, state.next++, rules);
-  write_slot(state, slot, in, rules.growth);
-  return slot;
-}
-
-Tensor read_slots(const Tensor& slots, int64_t first, int64_t count) {
-  const Tensor rows(slots.shape().with(2, count), slots.dtype());
-  with_stored(slots.dtype(), "sparse_attention", [&](auto zero) {
-    using T = decltype(zero);
-    const HeadTensor from(slots);
-    kernels<T>(context().device)
-        .copy_rows(context(), from.rows<T>(0, first), HeadTensor(rows).rows<T>(),
-                   from.batches * from.heads, count, from.width);
-  });
-  return rows;
+  const Tensor saved_y = ops::cast(y, saved_dtype(y.dtype()));
+  return Var::from_op(
+      "sparse_attention", y, inputs,
+      [saved, saved_y, log_sums, H, valid = mask.valid, sets, scale, b](const Tensor& dy) {
+        const Heads all = saved.new_gradients(dy.dtype());
+        Tensor db;
+        if (b.defined()) db = Tensor({all.q.batches, H, b.size(1)}, dy.dtype());
+        saved.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
+          const Tensor result = ops::cast(some.of(saved_y), dy.dtype());
+          const Heads grads = all.batch(some.first, some.count);
+          const Sets own(sets, some, H, given.q.length);
+          LINEA_LAUNCH(sparse_attention_backward, dy.dtype(),
+                       shape_of(given, some.of(valid), own, scale, b), given, ops::data_or_null(b),
+                       given.output_heads(result), ops::data(some.of(log_sums, H)),
+                       given.output_heads(some.of(dy)), grads, ops::data_or_null(some.of(db)));
+        });
+        Gradients gradients = input_gradients(all);
+        if (db.defined()) gradients.push_back(ops::sum_rows(db, b.shape()));
+        return gradients;
+      },
+      saved_y);
 }
 
 Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTilesOf& sets_of,
@@ -269,18 +175,11 @@ Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTi
   const Tensor y = position.new_output();
   const int64_t H = position.q.heads, BH = position.q.batches * H;
   const Sets sets(sets_of, {0, position.q.batches}, H, 1);
-  with_stored(y.dtype(), "sparse_attention", [&](auto zero) {
-    using T = decltype(zero);
-    SparseShape shape = shape_of(position, {}, sets, scale, bias);
-    shape.keys = static_cast<int64_t>(state.positions.size());
-    const Tensor log_sums({BH}, sum_dtype(y.dtype()));
-    kernels<T>(context().device)
-        .sparse_attention(context(), shape,
-                          {position.q.rows<T>(), HeadTensor(state.keys).rows<T>(),
-                           HeadTensor(state.values).rows<T>()},
-                          bias.data_or_null<T>(), position.output_heads(y).template rows<T>(),
-                          log_sums.data<Accumulator<T>>());
-  });
+  SparseShape shape = shape_of(position, {}, sets, scale, bias);
+  shape.keys = static_cast<int64_t>(state.positions.size());
+  const Tensor log_sums({BH}, sum_dtype(y.dtype()));
+  LINEA_LAUNCH(sparse_attention, y.dtype(), shape, Heads{position.q, state.keys, state.values},
+               ops::data_or_null(bias), position.output_heads(y), ops::data(log_sums));
   return y;
 }
 

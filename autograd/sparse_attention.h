@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "autograd/attention_inputs.h"
+#include "autograd/key_slots.h"
 #include "tensor/kernel_shapes.h"
 
 namespace linea {
@@ -48,10 +48,8 @@ class KeyTiles {
   KeyTiles& operator=(const KeyTiles&) = delete;
 
   KeyTileSet view() const { return {parts_.data(), static_cast<int64_t>(parts_.size())}; }
-  // The number of pairs (i, j) with j in A_i; and of tiles.
+  // The number of pairs (i, j) with j in A_i.
   int64_t pairs() const { return pairs_; }
-  int64_t tiles() const;
-  size_t bytes() const;
 
  private:
   std::vector<Lists> lists_;
@@ -70,29 +68,6 @@ using KeyTilesOf = std::function<KeyTilesPtr(int64_t sequence, int64_t head)>;
 Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const KeyTilesOf& sets,
                      double scale = 0, const Var& bias = {});
 
-// The keys [B,H,slots,D] and values [B,H,slots,M] of the positions that later ones may see, and those
-// positions.
-class KeySlots final : public AttentionState {
- public:
-  KeySlots(const Shape& of_keys, const Shape& of_values, DType dtype)
-      : keys(of_keys, dtype), values(of_values, dtype) {}
-  size_t bytes() const override { return keys.bytes() + values.bytes(); }
-  Tensor keys, values;
-  std::vector<int32_t> positions{};  // of each slot in use
-  int64_t next = 0;                  // position
-};
-// Writes the key and the value of one position (N = 1) of all sequences into a slot, which it returns: one
-// whose position has passed, one that is free, or one of those that are added, `growth` or, where that
-// is 0, as many as there are.
-struct SlotRules {
-  std::function<bool(int64_t position, int64_t now)> has_passed;  // empty: none has
-  int64_t growth = 0;
-};
-// Writes them into this slot; `growth` as in SlotRules.
-void write_slot(KeySlots& state, int64_t slot, const AttentionInputs& in, int64_t growth = 0);
-// Slots [first, first + count) of keys or values: [B,H,count,width].
-Tensor read_slots(const Tensor& slots, int64_t first, int64_t count);
-int64_t add_position(KeySlots& state, const AttentionInputs& in, const SlotRules& rules);
 // The query of one position, over sets of one query and the slots -> y.
 Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTilesOf& sets,
                    double scale = 0, const Tensor& bias = {});

@@ -2,9 +2,10 @@
 // feature map, which makes phi(q) and phi(k) of q and k, it is an attention (nn/attention.h). One
 // object has all forms of a rule, so that tests can demand that they agree:
 //
-//   forward, step       what trains and what samples: kernels in chunks; one position
-//   quadratic           the definition, with gradients: all weights of a sequence at once
-//   recurrent, chunked  the formulas as they are written, in f64
+//   forward, step  what trains and what samples: kernels in chunks; one position
+//   quadratic      the definition, with gradients: all weights of a sequence at once
+//
+// tests/autograd/written_forms.h has the recurrence and the chunks as their formulas are written.
 //
 // There are two kinds: rules whose sums have denominators, and rules without, which may correct. A rule
 // of a kind says what it makes of its gates, and has all forms. Adding one: docs/add-a-rule.md.
@@ -58,9 +59,6 @@ class UpdateRule {
   virtual naive::Inputs inputs(const FeatureMapPtr& map, const AttentionInputs& in,
                                const AttentionMask& mask) const;
   virtual Var quadratic(const naive::Inputs& in, const AttentionMask& mask) const = 0;
-  // Causal and without gradients -> [B,H,N,M] in f64.
-  virtual Tensor recurrent(const naive::Inputs& in) const = 0;
-  virtual Tensor chunked(const naive::Inputs& in, int64_t chunk) const = 0;
 
  protected:
   RuleGates gates(const AttentionInputs& in, const Tensor& valid) const {

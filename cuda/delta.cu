@@ -48,7 +48,7 @@ __device__ void add_read(Sums<A>& sum, const ChunkOf<T>& x, const Factor& factor
 // The states of a (batch, head)'s chunks, `step` elements apart (0: a single state, updated in
 // place), and R [P,S,M] if it is saved.
 template <typename A>
-struct Kept {
+struct Saved {
   A* state;
   int64_t bh, step;
   A* missed;
@@ -56,7 +56,7 @@ struct Kept {
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    write_chunks(ChunkShape shape, int64_t chunks, Inputs<T> in, Kept<Accumulator<T>> kept,
+    write_chunks(ChunkShape shape, int64_t chunks, Inputs<T> in, Saved<Accumulator<T>> saved,
                  Strided<T> y) {
   using A = Accumulator<T>;
   const Shared<A> shared = Shared<A>::take(shape.products);
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
   for (int64_t index = 0; index < chunks; ++index) {
     const Chunk chunk = chunk_at(shape, {0, chunks}, bh * chunks + index);
-    const A* state = kept.state + bh * kept.bh + index * kept.step;
+    const A* state = saved.state + bh * saved.bh + index * saved.step;
     const ChunkOf<T> k = in.keys(shape, chunk);
     const auto from_start = [&](int i) { return in.from_start(shape, chunk, i); };
     if (chunk.keys > 0) {
@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(kBlockThreads)
           [&](int e, int i, int m) { shared.columns[i][m] = v.at(i, first_m + m) - read[e]; });
       solve(false, chunk.keys, shared.pairs, shared.columns);
       Sums<A>::each([&](int, int i, int m) {
-        if (kept.missed != nullptr && i < chunk.keys && first_m + m < M)
-          kept.missed[(bh * shape.length + chunk.first + i) * M + first_m + m] =
+        if (saved.missed != nullptr && i < chunk.keys && first_m + m < M)
+          saved.missed[(bh * shape.length + chunk.first + i) * M + first_m + m] =
               shared.columns[i][m];
         shared.columns[i][m] *= in.beta_at(chunk, i);
       });
@@ -106,8 +106,8 @@ __global__ void __launch_bounds__(kBlockThreads)
       });
     }
     __syncthreads();  // all reads of the state are done; it may change now
-    if (kept.step > 0 && index + 1 == chunks) break;
-    A* next = kept.state + bh * kept.bh + (index + 1) * kept.step;
+    if (saved.step > 0 && index + 1 == chunks) break;
+    A* next = saved.state + bh * saved.bh + (index + 1) * saved.step;
     for (int64_t first_f = 0; first_f < F; first_f += kTile) {
       Sums<A> sum;
       add_product<Along::tile, Along::tile>(
@@ -293,7 +293,7 @@ void delta_forward(Context& ctx, const ChunkShape& given, const DeltaInput<T>& i
   const DecaySums<T> sums(ctx, shape, inputs.log_decay);
   launch_large<A>(ctx, write_chunks<T>, dim3(blocks(shape.batch_heads), blocks(tiles_of(M))), shape,
                   chunk_count(shape), Inputs<T>(inputs, sums.data()),
-                  Kept<A>{state, F * M, 0, nullptr}, y);
+                  Saved<A>{state, F * M, 0, nullptr}, y);
 }
 
 // Recomputes the states of the segment, one before each chunk.
@@ -317,7 +317,7 @@ void delta_backward(Context& ctx, const ChunkShape& given, const DeltaInput<T>& 
     first[i / (F * M) * chunks * F * M + i % (F * M)] = state[i];
   });
   launch_large<A>(ctx, write_chunks<T>, columns, shape, chunks, in,
-                  Kept<A>{first, chunks * F * M, F * M, missed.data()}, Strided<T>{nullptr, 0});
+                  Saved<A>{first, chunks * F * M, F * M, missed.data()}, Strided<T>{nullptr, 0});
   launch_large<A>(ctx, go_back<T>, columns, shape, chunks, in, dy, dstate, left.data(), dE.data(),
                   d.v);
   launch_large<A>(ctx, row_gradients<T>, dim3(blocks(BH * chunks), blocks(tiles_of(F))), shape,

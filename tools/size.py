@@ -14,8 +14,8 @@ import sys
 BUDGETS = {
     "base": 510,
     "tensor": 7635,
-    "autograd": 3625,
-    "nn": 3038,
+    "autograd": 3460,
+    "nn": 3025,
     "cuda": 10360,
     "data": 5360,
     "train": 5775,

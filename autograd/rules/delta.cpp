@@ -90,40 +90,6 @@ class DeltaRule final : public UpdateRule {
       X = solve_unit_lower(multiply(multiply(as_rows(beta, N), products(in.k)), D), X);
     return matmul(multiply(products(in.q), D), X);
   }
-
-  Tensor recurrent(const naive::Inputs& in) const override {
-    using namespace naive;
-    return each_head(in, [this](const Head& head, const Tensor& y) {
-      Tensor S = full(head.k.size(1), head.v.size(1), 0);
-      for (int64_t t = 0; t < y.size(0); ++t) {
-        const Tensor q = head.q.rows(t, 1), k = head.k.rows(t, 1), v = head.v.rows(t, 1);
-        S = head.decayed(S, t);
-        const Tensor missed = spec().kind.corrects ? subtract(v, ops::matmul(k, S)) : v;
-        const Tensor x = ops::scale(missed, head.beta[static_cast<size_t>(t)]);
-        S = ops::add(S, ops::matmul(k, x, true));
-        ops::copy_into(ops::matmul(q, S), y.rows(t, 1));
-      }
-    });
-  }
-
-  // X = B (V - K' S - the strict lower part of (K' K^T) X), K'_i = exp(l_i) k_i the keys that read
-  Tensor chunked(const naive::Inputs& in, int64_t chunk) const override {
-    using namespace naive;
-    return each_head(in, [this, chunk](const Head& head, const Tensor& y) {
-      Tensor S = full(head.k.size(1), head.v.size(1), 0);
-      for (int64_t first = 0; first < y.size(0); first += chunk) {
-        const Chunk c(head, first, chunk);
-        const double* beta = head.beta.data() + first;
-        const Tensor readers = ops::multiply(head.k.rows(first, c.rows), c.decay);
-        const Tensor strengths = scale_rows(ops::matmul(readers, c.K, false, true), beta);
-        const Tensor E = scale_rows(subtract(c.V, ops::matmul(readers, S)), beta);
-        const Tensor X = spec().kind.corrects ? solve_unit_lower(Var(strengths), Var(E)).value()
-                                              : scale_rows(c.V, beta);
-        ops::copy_into(c.read(S, X), y.rows(first, c.rows));
-        S = c.update(S, X);
-      }
-    });
-  }
 };
 
 }  // namespace

@@ -5,16 +5,12 @@
 #include <limits>
 
 #include "autograd/qkv_layout.h"
+#include "tensor/ops.h"
 
 namespace linea::naive {
 namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-
-std::vector<double> exp_all(std::vector<double> logs) {
-  for (double& x : logs) x = std::exp(x);
-  return logs;
-}
 
 double finite_or_zero(double x) { return std::isfinite(x) ? x : 0; }
 
@@ -130,11 +126,10 @@ Inputs make_inputs(const FeatureMapPtr& map, const AttentionInputs& in, const Ru
 Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask,
                 const Allowed& allowed) {
   const int64_t B = scores[0], H = scores[1], N = scores[2], K = scores[3];
-  const std::vector<int32_t> valid =
-      mask.valid.defined() ? mask.valid.to_vector<int32_t>() : std::vector<int32_t>();
+  const std::vector<int32_t> valid = mask.lengths(B, K);
   std::vector<double> values;
   for (int64_t p = 0; p < B * H; ++p) {
-    const int64_t keys = valid.empty() ? K : valid[static_cast<size_t>(p / H)];
+    const int64_t keys = valid[static_cast<size_t>(p / H)];
     for (int64_t i = 0; i < N; ++i)
       for (int64_t j = 0; j < K; ++j)
         values.push_back(j < keys && (!mask.causal || j <= i) && (!allowed || allowed(p, i, j))
@@ -217,90 +212,6 @@ Var channel_products(const Var& q, const Var& k, const Var& log_decay) {
         return {Tensor::from(dq, shape, dy.dtype()), Tensor::from(dk, shape, dy.dtype()),
                 Tensor::from(dl, shape, dy.dtype())};
       });
-}
-
-Tensor Head::decayed(const Tensor& S, int64_t t) const {
-  return scale_rows(S, decay.select(t).to_doubles().data());
-}
-
-Tensor each_head(const Inputs& in, const std::function<void(const Head&, const Tensor&)>& form) {
-  const NoGrad no_grad;
-  const int64_t P = in.q.size(0) * in.q.size(1), N = in.q.size(2);
-  const auto in_f64 = [&](const Var& x) {
-    return Tensor::from(x.value().to_doubles(), {P, N, x.size(3)});
-  };
-  Tensor q = in_f64(in.q), k = in_f64(in.k);
-  const Tensor v = in_f64(in.v), y(v.shape(), DType::f64);
-  if (in.logs) {
-    const ExpFeatures e = exp_features(in.q.value(), in.k.value());
-    q = e.q.reshape(q.shape());
-    k = e.k.reshape(k.shape());
-  }
-  const auto scalars = [&](const Var& x, int64_t p) {
-    if (!x.defined()) return std::vector<double>(static_cast<size_t>(N), 0.0);
-    return x.value().reshape({P, N}).select(p).to_doubles();
-  };
-  // [N,F] of [P,N,F], or of [P,N] one for all features
-  const auto decays = [&](int64_t p) {
-    const Shape rows = q.select(p).shape();
-    if (!in.gates.log_decay.defined()) return Tensor::full(rows, DType::f64, 1.0);
-    const Tensor& all = in.gates.log_decay.value();
-    const auto width = static_cast<size_t>(all.numel() / std::max<int64_t>(P * N, 1));
-    const std::vector<double> logs =
-        exp_all(all.reshape({P, all.numel() / P}).select(p).to_doubles());
-    std::vector<double> wide;
-    for (size_t i = 0; i < static_cast<size_t>(rows.numel()); ++i)
-      wide.push_back(logs[width == 1 ? i / size_of(q, 2) : i]);
-    return Tensor::from(wide, rows);
-  };
-  for (int64_t p = 0; p < P; ++p)
-    form({q.select(p), k.select(p), v.select(p), scalars(in.gates.beta, p),
-          exp_all(scalars(in.gates.log_weight, p)), decays(p)},
-         y.select(p));
-  return y.reshape(in.v.shape());
-}
-
-Chunk::Chunk(const Head& head, int64_t first, int64_t chunk)
-    : rows(std::min(chunk, head.q.size(0) - first)), V(head.v.rows(first, rows)) {
-  const auto F = static_cast<size_t>(head.q.size(1));
-  std::vector<double> decays = head.decay.rows(first, rows).to_doubles(), weights;
-  for (size_t i = 0; i < decays.size(); ++i) {
-    if (i >= F) decays[i] *= decays[i - F];
-    weights.push_back(head.weight[static_cast<size_t>(first) + i / F] / decays[i]);
-  }
-  decay = Tensor::from(decays, {rows, head.q.size(1)});
-  Q = ops::multiply(head.q.rows(first, rows), decay);
-  K = ops::multiply(head.k.rows(first, rows),
-                    Tensor::from(weights, decay.shape()));  // w_j exp(-l_j)
-  A = ops::mask_causal(ops::matmul(Q, K, false, true), 0);
-}
-
-Tensor Chunk::read(const Tensor& S, const Tensor& X) const {
-  return ops::add(ops::matmul(Q, S), ops::matmul(A, X));
-}
-
-Tensor Chunk::update(const Tensor& S, const Tensor& X) const {
-  return scale_rows(ops::add(S, ops::matmul(K, X, true)),
-                    decay.select(rows - 1).to_doubles().data());
-}
-
-Tensor full(int64_t rows, int64_t columns, double value) {
-  return Tensor::full({rows, columns}, DType::f64, value);
-}
-
-Tensor subtract(const Tensor& a, const Tensor& b) { return ops::add(a, ops::scale(b, -1)); }
-
-Tensor scale_rows(const Tensor& x, const double* factors) {
-  std::vector<double> values = x.to_doubles();
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] *= factors[i / static_cast<size_t>(x.size(1))];
-  return Tensor::from(values, x.shape());
-}
-
-Tensor divide(const Tensor& x, const Tensor& d) {
-  std::vector<double> inverse = d.to_doubles();
-  for (double& value : inverse) value = value == 0 ? 0 : 1 / value;
-  return scale_rows(x, inverse.data());
 }
 
 }  // namespace linea::naive

@@ -2,13 +2,10 @@
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <vector>
 
 #include "autograd/attention_inputs.h"
 #include "autograd/feature_map.h"
 #include "autograd/ops.h"
-#include "tensor/ops.h"
 
 namespace linea::naive {
 
@@ -49,34 +46,5 @@ Var channel_products(const Var& q, const Var& k, const Var& log_decay);
 // one position after the other in long double, without the sums that cancel in the fast forms. It
 // is right at gates near 0, and at 0 and 1 themselves.
 Tensor decay_gradient(const Inputs& in, const Tensor& dy);
-
-// One head in f64: q, k [N,F], v [N,M]; beta, and exp of the log weights, of each position, and exp
-// of the log decays of each feature, [N,F].
-struct Head {
-  Tensor q, k, v;
-  std::vector<double> beta, weight;
-  Tensor decay;
-  // S [F,...] at position t as it has decayed.
-  Tensor decayed(const Tensor& S, int64_t t) const;
-};
-// form(head, y [N,M]) of all heads -> y [B,H,N,M] in f64.
-Tensor each_head(const Inputs& in, const std::function<void(const Head&, const Tensor&)>& form);
-
-// Positions [first, first + C) of a head, C `chunk` or what is left. With l_i the sums of log decays
-// from the start of the chunk to i, Q is exp(l_i) q_i, K is exp(-l_j) w_j k_j and A is Q K^T where
-// j <= i: decays and weights are gone. The decays of a chunk must multiply to more than 1e-300.
-struct Chunk {
-  Chunk(const Head& head, int64_t first, int64_t chunk);
-  Tensor read(const Tensor& S, const Tensor& X) const;    // Q S + A X
-  Tensor update(const Tensor& S, const Tensor& X) const;  // S at the end, of X written by K
-  int64_t rows;
-  Tensor decay;  // exp(l_i) [C,F]
-  Tensor Q, K, V, A;
-};
-
-Tensor full(int64_t rows, int64_t columns, double value);
-Tensor subtract(const Tensor& a, const Tensor& b);
-Tensor scale_rows(const Tensor& x, const double* factors);
-Tensor divide(const Tensor& x, const Tensor& d);  // rows of x [N,M] by d [N,1]; by 0 gives 0
 
 }  // namespace linea::naive

@@ -57,35 +57,6 @@ class SumRule final : public UpdateRule {
                                 : normalize(multiply(scores, exp_rows(log_weight)));
     return matmul(weights, in.v);
   }
-
-  Tensor recurrent(const naive::Inputs& in) const override {
-    using namespace naive;
-    return each_head(in, [](const Head& head, const Tensor& y) {
-      Tensor S = full(head.k.size(1), head.v.size(1), 0), z = full(1, head.k.size(1), 0);
-      for (int64_t t = 0; t < y.size(0); ++t) {
-        const double w = head.weight[static_cast<size_t>(t)];
-        const Tensor q = head.q.rows(t, 1), k = ops::scale(head.k.rows(t, 1), w),
-                     v = head.v.rows(t, 1);
-        S = ops::add(head.decayed(S, t), ops::matmul(k, v, true));
-        z = ops::add(ops::multiply(z, head.decay.rows(t, 1)), k);
-        ops::copy_into(divide(ops::matmul(q, S), ops::matmul(q, z, false, true)), y.rows(t, 1));
-      }
-    });
-  }
-
-  Tensor chunked(const naive::Inputs& in, int64_t chunk) const override {
-    using namespace naive;
-    return each_head(in, [chunk](const Head& head, const Tensor& y) {
-      Tensor S = full(head.k.size(1), head.v.size(1), 0), z = full(head.k.size(1), 1, 0);
-      for (int64_t first = 0; first < y.size(0); first += chunk) {
-        const Chunk c(head, first, chunk);
-        const Tensor ones = full(c.rows, 1, 1);
-        ops::copy_into(divide(c.read(S, c.V), c.read(z, ones)), y.rows(first, c.rows));
-        S = c.update(S, c.V);
-        z = c.update(z, ones);
-      }
-    });
-  }
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 // feed-forward layer and gate.
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
+#include "nn/attention/parts.h"
 #include "nn/feature_map.h"
 
 namespace linea {
@@ -48,10 +49,7 @@ AttentionEntry average_entry() {
           .summary = "the mean of the values so far",
           .source = "Zhang 2018",
           .settings = {},
-          .make =
-              [](const AttentionOptions& options) {
-                return std::make_unique<AverageAttention>(options);
-              },
+          .make = construct<AverageAttention>,
           .cpu_only = true};
 }
 

@@ -16,6 +16,7 @@
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 #include "nn/attention/slots.h"
 
 namespace linea {
@@ -192,14 +193,12 @@ class BptAttention final : public Attention {
         [&](int64_t, int64_t) { return tiles; }, scale_);
   }
 
-  // As softmax's (nn/attention/softmax.cpp), of the nodes of the last position.
+  // The nodes that the last position reads.
   AttentionFlops flops(int64_t length) const override {
     double nodes = 0;
     for (const auto& [level, first, end] : walk_of(length - 1, length, true, keys_))
       nodes += static_cast<double>(end - first);
-    const auto D = static_cast<double>(options_.key_size),
-               M = static_cast<double>(options_.value_size);
-    return {2 * nodes * (D + M), 2 * nodes * (4 * D + 3 * M)};
+    return softmax_flops(options_, nodes);
   }
 
  private:
@@ -235,8 +234,7 @@ AttentionEntry bpt_entry() {
       .source = "Ye 2019",
       .settings = {labeled(InLabel::always, of_model(integer("keys", 16, at_least(1),
                                                              "spans of a level, or one more")))},
-      .make =
-          [](const AttentionOptions& options) { return std::make_unique<BptAttention>(options); },
+      .make = construct<BptAttention>,
       .variants = {{{"keys", int64_t{3}}}, {{"keys", int64_t{16}}}},
       .cpu_only = true};
 }

@@ -10,7 +10,6 @@
 // whole sequence, so there is no causal form.
 // Source: Vyas et al. 2020, "Fast Transformers with clustered attention", equations 5 to 11.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "autograd/decisions.h"
@@ -21,6 +20,7 @@
 #include "base/random.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/hamming_clusters.h"
+#include "nn/attention/slots.h"
 
 namespace linea {
 namespace {
@@ -36,11 +36,6 @@ Var matrix(const Var& like, int64_t rows, int64_t columns, const Element& elemen
 }
 
 double log_of(bool seen) { return seen ? 0 : -std::numeric_limits<double>::infinity(); }
-
-// q_i.k_j / sqrt(D)
-Var scores(const Var& q, const Var& k) {
-  return scale(matmul(q, k, false, true), 1 / std::sqrt(static_cast<double>(q.size(3))));
-}
 
 // The sets of the queries of a head: those of a cluster c, in an order of their own, see T_c.
 KeyTilesPtr sets_of_clusters(const int32_t* clusters, int64_t N, const int32_t* keys, int64_t C,
@@ -76,34 +71,32 @@ KeyTilesPtr sets_of_clusters(const int32_t* clusters, int64_t N, const int32_t* 
   return std::make_shared<const KeyTiles>(N, N, std::vector{part});
 }
 
-class ClusteredAttention final : public Attention {
+class ClusteredAttention final : public BidirectionalAttention {
  public:
   ClusteredAttention(const AttentionOptions& options, bool improved)
-      : Attention({.not_causal = "a cluster is a mean of queries, later ones too",
-                   .decides = true,
-                   .training_capturable = false,
-                   .rotary = Rotary::inputs}),
-        options_(options),
+      : BidirectionalAttention(options,
+                               {.not_causal = "a cluster is a mean of queries, later ones too",
+                                .decides = true,
+                                .training_capturable = false,
+                                .rotary = Rotary::inputs}),
         clusters_{options.settings.integer("clusters"), options.settings.integer("iterations"),
                   options.seed, options.layer},
         keys_(improved ? options.settings.integer("keys") : 0),
         planes_({options.heads, options.settings.integer("bits"), options.key_size + 1},
                 options.dtype) {
     const RandomStream stream{options.seed, Purpose::hash, static_cast<uint32_t>(options.layer)};
-    std::vector<double> values;
-    for (int64_t n = 0; n < planes_.numel(); ++n)
-      values.push_back(random_normal(stream, static_cast<uint64_t>(n)));
-    write_values(values, planes_);
+    write_normal(stream, 1, planes_);
     // Clusters and a few more; in the backward of the second form keys and values again.
     const auto rows = static_cast<double>(options.key_size + options.value_size);
     traits_.saved_scalars = improved ? 3 * rows + 8 : 8;
   }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    require_no_causal(mask);
+    require_bidirectional(mask);
     const int64_t N = in.q.size(2), C = clusters_.count;
-    const Tensor clusters = decide_clusters(
-        in.q, [&] { return hamming_clusters(in.q.value(), planes_, mask.valid, clusters_); });
+    const Tensor clusters = decide_clusters(in.q, [&] {
+      return hamming_clusters(in.q.value(), planes_, mask.lengths(in.q.size(0), N), clusters_);
+    });
     const Var p = cluster_means(in.q, clusters, C);
     if (keys_ == 0)
       return rows_of_clusters(softmax_attention({p, in.k, in.v, Var()}, {false, mask.valid}),
@@ -124,7 +117,7 @@ class ClusteredAttention final : public Attention {
 
   // With matrices [N,C] and [C,N] of clusters and weights.
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    require_no_causal(mask);
+    require_bidirectional(mask);
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2), C = clusters_.count;
     const std::vector<int32_t> valid = mask.lengths(B, N),
                                clusters = decide_clusters(in.q, [&] {
@@ -147,7 +140,7 @@ class ClusteredAttention final : public Attention {
     const Var exists = matrix(in.q, C, N, [&](int64_t bh, int64_t, int64_t j) {
       return log_of(j < valid[static_cast<size_t>(bh / H)]);
     });
-    const Var a = softmax(add(scores(matmul(mean, in.q), in.k), exists));
+    const Var a = softmax(add(scaled_scores(matmul(mean, in.q), in.k), exists));
     if (keys_ == 0) return matmul(matmul(member, a), in.v);
     const std::vector<int32_t> keys = decide_keys(in.q, [&] {
                                         return keys_by_sorting(in, clusters, valid);
@@ -160,39 +153,26 @@ class ClusteredAttention final : public Attention {
     const Var top = matrix(
         in.q, C, N, [&](int64_t bh, int64_t c, int64_t j) { return is_top(bh, c, j) ? 1.0 : 0.0; });
     const Var rest = add(scale(top, -1), Var(Tensor::full(top.shape(), top.dtype(), 1.0)));
-    const Var b =
-        softmax(add(scores(in.q, in.k), matrix(in.q, N, N, [&](int64_t bh, int64_t i, int64_t j) {
-                      return log_of(is_top(bh, cluster(bh, i), j));
-                    })));
+    const Var b = softmax(
+        add(scaled_scores(in.q, in.k), matrix(in.q, N, N, [&](int64_t bh, int64_t i, int64_t j) {
+              return log_of(is_top(bh, cluster(bh, i), j));
+            })));
     const Var ones(Tensor::full({N, N}, in.q.dtype(), 1.0));
     const Var m = matmul(member, matmul(multiply(a, top), ones));  // m_c(i) in all of row i
     return matmul(add(multiply(m, b), matmul(member, multiply(a, rest))), in.v);
   }
 
-  std::unique_ptr<AttentionState> start(int64_t, DType) const override { fail_causal(); }
-  Tensor step(AttentionState&, const AttentionInputs&) const override { fail_causal(); }
-
   // C queries read all keys, and each query `keys` of them.
   AttentionFlops flops(int64_t length) const override {
-    const auto C = static_cast<double>(std::min(clusters_.count, length)),
-               K = static_cast<double>(std::min(keys_, length)),
-               D = static_cast<double>(options_.key_size),
-               M = static_cast<double>(options_.value_size),
-               hashes = 2 * static_cast<double>(planes_.size(1)) * (D + 1);
-    return {hashes + 2 * (C + K) * (D + M), hashes + 2 * (C + K) * (4 * D + 3 * M)};
+    const auto hashes = static_cast<double>(2 * planes_.size(1) * (options_.key_size + 1));
+    const AttentionFlops read = softmax_flops(
+        options_, static_cast<double>(std::min(clusters_.count, length) + std::min(keys_, length)));
+    return {hashes + read.forward, hashes + read.training};
   }
 
   std::vector<Buffer> buffers() const override { return {{"planes", planes_}}; }
 
  private:
-  [[noreturn]] void fail_causal() const {
-    fail(ErrorKind::usage, "`attention` {} has no causal form: {}", options_.name,
-         traits_.not_causal);
-  }
-  void require_no_causal(const AttentionMask& mask) const {
-    if (mask.causal) fail_causal();
-  }
-
   Tensor decide_clusters(const Var& q, const std::function<Tensor()>& make) const {
     return decide({q.size(0), q.size(1), q.size(2)}, clusters_.count, make);
   }
@@ -205,7 +185,6 @@ class ClusteredAttention final : public Attention {
   Tensor keys_by_sorting(const AttentionInputs& in, const std::vector<int32_t>& clusters,
                          const std::vector<int32_t>& valid) const;
 
-  AttentionOptions options_;
   HammingClusters clusters_;
   int64_t keys_;   // of T_c, 0 without them
   Tensor planes_;  // [H,bits,D+1]
@@ -219,11 +198,8 @@ std::vector<Bits> bits_of(const double* q, int64_t rows, int64_t D, const double
   std::vector<Bits> all(static_cast<size_t>(rows));
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t b = 0; b < bits; ++b) {
-      double sum = 0;
-      for (int64_t d = 0; d < D; ++d)
-        sum += double{static_cast<float>(q[i * D + d])} *
-               double{static_cast<float>(planes[b * (D + 1) + d])};
-      sum += double{static_cast<float>(planes[b * (D + 1) + D])};
+      const double sum = rounded_product(q + i * D, planes + b * (D + 1), D) +
+                         double{static_cast<float>(planes[b * (D + 1) + D])};
       all[static_cast<size_t>(i)].push_back(sum > 0 ? 1 : 0);
     }
   return all;
@@ -295,18 +271,10 @@ Tensor ClusteredAttention::keys_by_sorting(const AttentionInputs& in,
               static_cast<float>(q[static_cast<size_t>((bh * N + i) * D + d)]);
       }
       for (double& sum : p) sum = size == 0 ? 0 : static_cast<float>(sum / size);
-      std::vector<std::pair<double, int32_t>> scores;  // negative: the largest come first
-      for (int32_t j = 0; j < valid[static_cast<size_t>(bh / in.q.size(1))]; ++j) {
-        double score = 0;
-        for (int64_t d = 0; d < D; ++d)
-          score += p[static_cast<size_t>(d)] *
-                   double{static_cast<float>(k[static_cast<size_t>((bh * N + j) * D + d)])};
-        scores.emplace_back(-score, j);
-      }
-      std::sort(scores.begin(), scores.end());
-      std::vector<int32_t> chosen;
-      for (size_t n = 0; n < std::min(scores.size(), static_cast<size_t>(K)); ++n)
-        chosen.push_back(scores[n].second);
+      std::vector<double> scores;
+      for (int64_t j = 0; j < valid[static_cast<size_t>(bh / in.q.size(1))]; ++j)
+        scores.push_back(rounded_product(p.data(), k.data() + (bh * N + j) * D, D));
+      std::vector<int32_t> chosen = largest_first(scores, K);
       std::sort(chosen.begin(), chosen.end());
       chosen.resize(static_cast<size_t>(K), -1);
       result.insert(result.end(), chosen.begin(), chosen.end());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <vector>
 
 #include "base/random.h"
 #include "tensor/schedule.h"
@@ -91,16 +90,13 @@ int64_t new_centroid(const HammingClusters& of, int64_t heads, int64_t head, int
   return random_below(stream, static_cast<uint64_t>(c), static_cast<uint32_t>(rows));
 }
 
-Tensor hamming_clusters(const Tensor& q, const Tensor& planes, const Tensor& valid,
+Tensor hamming_clusters(const Tensor& q, const Tensor& planes, const std::vector<int32_t>& valid,
                         const HammingClusters& of) {
   const int64_t B = q.size(0), H = q.size(1), N = q.size(2), D = q.size(3), bits = planes.size(1);
   const std::vector<double> all = planes.to_doubles();
-  const std::vector<int32_t> existing =
-      valid.defined() ? valid.to_vector<int32_t>() : std::vector<int32_t>();
   const Tensor clusters({B, H, N}, DType::i32);
   on_threads(B * H, [&](int64_t bh, int) {
-    const int64_t head = bh % H,
-                  rows = existing.empty() ? N : existing[static_cast<size_t>(bh / H)];
+    const int64_t head = bh % H, rows = valid[static_cast<size_t>(bh / H)];
     int32_t* const own = clusters.data<int32_t>() + bh * N;
     std::fill_n(own, N, -1);
     if (rows == 0) return;

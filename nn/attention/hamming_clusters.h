@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -27,9 +28,9 @@ struct HammingClusters {
 int64_t new_centroid(const HammingClusters& of, int64_t heads, int64_t head, int64_t iteration,
                      int64_t c, int64_t rows);
 
-// q [B,H,N,D], planes [H,bits,D+1], valid as in AttentionMask -> the cluster of each row, i32 [B,H,N]; -1 in
-// the padding. For decide().
-Tensor hamming_clusters(const Tensor& q, const Tensor& planes, const Tensor& valid,
+// q [B,H,N,D], planes [H,bits,D+1], how many rows of each sequence exist [B] -> the cluster of each
+// row, i32 [B,H,N]; -1 in the padding. For decide().
+Tensor hamming_clusters(const Tensor& q, const Tensor& planes, const std::vector<int32_t>& valid,
                         const HammingClusters& of);
 
 }  // namespace linea

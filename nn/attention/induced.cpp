@@ -12,6 +12,7 @@
 #include "autograd/slots.h"
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 #include "nn/attention/slots.h"
 
 namespace linea {
@@ -73,10 +74,7 @@ AttentionEntry induced_entry() {
           .settings = {labeled(InLabel::always,
                                defining(".slots", of_model(integer("slots", 64, {1, 65536},
                                                                    "induced points of a head"))))},
-          .make =
-              [](const AttentionOptions& options) {
-                return std::make_unique<InducedAttention>(options);
-              },
+          .make = construct<InducedAttention>,
           .variants = {{{"slots", int64_t{8}}}},
           .cpu_only = true,
           .tensors = {{"slots", "HCD", "slots", false, "; default: sampled with --seed"},

@@ -13,6 +13,8 @@
 // section 3.1 and algorithm 1.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <queue>
 
 #include "autograd/decisions.h"
 #include "autograd/linear_attention.h"
@@ -22,6 +24,7 @@
 #include "autograd/sparse_attention.h"
 #include "base/random.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 #include "nn/feature_map.h"
 
 namespace linea {
@@ -33,21 +36,18 @@ class Largest {
   explicit Largest(int64_t count) : count_(static_cast<size_t>(count)) {}
   // Whether x is one of them with those before; equals before it come first.
   bool add(double x) {
-    const auto above = [](double a, double b) { return a > b; };  // the least is at the front
-    if (kept_.size() == count_) {
-      if (x <= kept_.front()) return false;
-      std::pop_heap(kept_.begin(), kept_.end(), above);
-      kept_.pop_back();
+    if (numbers_.size() == count_) {
+      if (x <= numbers_.top()) return false;
+      numbers_.pop();
     }
-    kept_.push_back(x);
-    std::push_heap(kept_.begin(), kept_.end(), above);
+    numbers_.push(x);
     return true;
   }
-  size_t bytes() const { return kept_.size() * sizeof(double); }
+  size_t bytes() const { return numbers_.size() * sizeof(double); }
 
  private:
   size_t count_;
-  std::vector<double> kept_;
+  std::priority_queue<double, std::vector<double>, std::greater<>> numbers_;  // the least on top
 };
 
 class InformerState final : public AttentionState {
@@ -129,20 +129,17 @@ class InformerAttention final : public Attention {
     std::vector<double> factors;
     for (size_t at = 0; at < selected.size() * static_cast<size_t>(N); ++at)
       factors.push_back(selected[at / static_cast<size_t>(N)] > 0 ? 1 : 0);
-    const Var products = matmul(in.q, in.k, false, true);
-    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    const Var scores = multiply(scale(products, 1 / root),
-                                Var(Tensor::from(factors, products.shape(), in.q.dtype())));
+    const Var all = scaled_scores(in.q, in.k),
+              scores = multiply(all, Var(Tensor::from(factors, all.shape(), in.q.dtype())));
     return naive::softmax_attention(scores, in.v, mask, [&](int64_t bh, int64_t i, int64_t) {
       return selected[static_cast<size_t>(bh * N + i)] >= 0;
     });
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return std::make_unique<InformerState>(
-        KeySlots(Shape{batch, options_.heads, 64, options_.key_size},
-                 Shape{batch, options_.heads, 64, options_.value_size}, dtype),
-        batch * options_.heads, options_.value_size, count_of(options_.length));
+    return std::make_unique<InformerState>(key_slots(options_, batch, 64, dtype),
+                                           batch * options_.heads, options_.value_size,
+                                           count_of(options_.length));
   }
 
   Tensor step(AttentionState& any_state, const AttentionInputs& in) const override {
@@ -171,10 +168,10 @@ class InformerAttention final : public Attention {
 
   // u rows read all keys, or as many a row on average; with the scores for the choice.
   AttentionFlops flops(int64_t length) const override {
-    const auto keys = static_cast<double>(std::min(count_of(length), length)),
-               D = static_cast<double>(options_.key_size),
-               M = static_cast<double>(options_.value_size);
-    return {2 * keys * (2 * D + M), 2 * keys * (5 * D + 3 * M)};
+    const auto keys = static_cast<double>(std::min(count_of(length), length));
+    const double choice = 2 * keys * static_cast<double>(options_.key_size);
+    const AttentionFlops read = softmax_flops(options_, keys);
+    return {choice + read.forward, choice + read.training};
   }
 
  private:
@@ -250,11 +247,7 @@ class InformerAttention final : public Attention {
         for (int64_t i = 0; i < rows; ++i) own[i] = largest.add(spreads[static_cast<size_t>(i)]);
         return;
       }
-      std::vector<std::pair<double, int64_t>> order;  // negative: the largest come first
-      for (int64_t i = 0; i < rows; ++i) order.emplace_back(-spreads[static_cast<size_t>(i)], i);
-      std::sort(order.begin(), order.end());
-      for (int64_t n = 0; n < std::min(count, rows); ++n)
-        own[order[static_cast<size_t>(n)].second] = 1;
+      for (const int32_t i : largest_first(spreads, count)) own[i] = 1;
     });
     return selected;
   }
@@ -286,13 +279,9 @@ class InformerAttention final : public Attention {
       std::vector<double> spreads;
       for (int64_t i = 0; i < rows; ++i) {
         std::vector<double> scores;
-        for (const int32_t j : random_keys(bh % H, i, count, mask.causal ? i + 1 : rows)) {
-          scores.push_back(0);
-          for (int64_t d = 0; d < D; ++d)
-            scores.back() +=
-                double{static_cast<float>(q[static_cast<size_t>((bh * N + i) * D + d)])} *
-                double{static_cast<float>(k[static_cast<size_t>((bh * N + j) * D + d)])};
-        }
+        for (const int32_t j : random_keys(bh % H, i, count, mask.causal ? i + 1 : rows))
+          scores.push_back(
+              rounded_product(q.data() + (bh * N + i) * D, k.data() + (bh * N + j) * D, D));
         double sum = 0;
         for (const double score : scores) sum += score;
         spreads.push_back(*std::max_element(scores.begin(), scores.end()) -
@@ -327,10 +316,7 @@ AttentionEntry informer_entry() {
                            of_model(integer("factor", 5, {1, 65536},
                                             "of ln N: queries that read all keys, and random keys "
                                             "that they are chosen by")))},
-      .make =
-          [](const AttentionOptions& options) {
-            return std::make_unique<InformerAttention>(options);
-          },
+      .make = construct<InformerAttention>,
       .variants = {{{"factor", int64_t{3}}}},
       .cpu_only = true};
 }

@@ -17,6 +17,7 @@
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 
 namespace linea {
 namespace {
@@ -71,12 +72,7 @@ class LshAttention final : public Attention, private TrainingHooks {
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2);
-    const std::vector<int32_t> hashes = decide_hashes(in.q.value(),
-                                                      [&] {
-                                                        return largest_products(in.q.value(),
-                                                                                rotations_, true);
-                                                      })
-                                            .to_vector<int32_t>(),
+    const std::vector<int32_t> hashes = decide_hashes(in.q.value(), false),
                                valid = mask.lengths(B, N);
     const KeyTilesOf sets = [=, this](int64_t sequence, int64_t head) {
       const int32_t* const own = hashes.data() + (sequence * H + head) * rounds_ * N;
@@ -88,9 +84,7 @@ class LshAttention final : public Attention, private TrainingHooks {
   // By the formulas: hashes by loops, ranks by counting.
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const int64_t H = in.q.size(1), N = in.q.size(2);
-    const std::vector<int32_t> hashes = decide_hashes(in.q.value(), [&] {
-                                          return hashes_by_loops(in.q.value());
-                                        }).to_vector<int32_t>();
+    const std::vector<int32_t> hashes = decide_hashes(in.q.value(), true);
     const std::vector<int32_t> valid = mask.lengths(in.q.size(0), N);
     std::vector<int32_t> ranks;
     for (size_t row = 0; row < hashes.size(); ++row) {
@@ -121,17 +115,14 @@ class LshAttention final : public Attention, private TrainingHooks {
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     return std::make_unique<LshState>(
-        KeySlots(Shape{batch, options_.heads, 64, options_.key_size},
-                 Shape{batch, options_.heads, 64, options_.value_size}, dtype),
+        key_slots(options_, batch, 64, dtype),
         static_cast<size_t>(batch * options_.heads * rounds_ * buckets_));
   }
 
   Tensor step(AttentionState& any_state, const AttentionInputs& in) const override {
     auto& state = dynamic_cast<LshState&>(any_state);
     const AttentionInputs position{in.q, unit_rows(in.q, 1), in.v, Var()};
-    const std::vector<int32_t> hashes = decide_hashes(in.q.value(), [&] {
-                                          return largest_products(in.q.value(), rotations_, true);
-                                        }).to_vector<int32_t>();
+    const std::vector<int32_t> hashes = decide_hashes(in.q.value(), false);
     const auto now = static_cast<int32_t>(state.slots.next);
     add_position(state.slots, position, {});
     std::vector<KeyTilesPtr> sets;
@@ -167,10 +158,9 @@ class LshAttention final : public Attention, private TrainingHooks {
                         static_cast<double>(buckets_),
                  window = std::min(static_cast<double>(window_), size),
                  keys = static_cast<double>(rounds_) * window * (1 - window / (2 * size)),
-                 D = static_cast<double>(options_.key_size),
-                 M = static_cast<double>(options_.value_size),
-                 hashes = static_cast<double>(rounds_ * (buckets_ / 2)) * 2 * D;
-    return {hashes + 2 * keys * (D + M), hashes + 2 * keys * (4 * D + 3 * M)};
+                 hashes = static_cast<double>(rounds_ * (buckets_ / 2) * 2 * options_.key_size);
+    const AttentionFlops read = softmax_flops(options_, keys);
+    return {hashes + read.forward, hashes + read.training};
   }
 
   std::vector<Buffer> buffers() const override {
@@ -189,17 +179,17 @@ class LshAttention final : public Attention, private TrainingHooks {
     if (!rotations_.defined()) return;
     const RandomStream stream{options_.seed, Purpose::hash, static_cast<uint32_t>(options_.layer),
                               static_cast<uint64_t>(step)};
-    std::vector<double> values;
-    for (int64_t n = 0; n < rotations_.numel(); ++n)
-      values.push_back(random_normal(stream, static_cast<uint64_t>(n)));
-    write_values(values, rotations_);
+    write_normal(stream, 1, rotations_);
   }
 
-  // [B,H,rounds,N]
-  Tensor decide_hashes(const Tensor& q, const std::function<Tensor()>& make) const {
+  // [B,H,rounds,N]; by loops: as they are defined.
+  std::vector<int32_t> decide_hashes(const Tensor& q, bool by_loops) const {
     const Shape shape{q.size(0), q.size(1), rounds_, q.size(2)};
-    return decide(shape, buckets_,
-                  [&] { return buckets_ == 1 ? Tensor::zeros(shape, DType::i32) : make(); });
+    const Tensor decided = decide(shape, buckets_, [&] {
+      if (buckets_ == 1) return Tensor::zeros(shape, DType::i32);
+      return by_loops ? hashes_by_loops(q) : largest_products(q, rotations_, true);
+    });
+    return decided.to_vector<int32_t>();
   }
 
   Tensor hashes_by_loops(const Tensor& q) const {
@@ -278,8 +268,7 @@ AttentionEntry lsh_entry() {
                                             "keys of its bucket that a position sees"))),
                    integer("redraw", 0, at_least(0),
                            "steps between draws of the hashes; 0: never")},
-      .make =
-          [](const AttentionOptions& options) { return std::make_unique<LshAttention>(options); },
+      .make = construct<LshAttention>,
       .variants = {{{"rounds", int64_t{3}}, {"buckets", int64_t{6}}, {"window", int64_t{20}}}},
       .cpu_only = true,
       .tensors = {{"rotations", "HRDC", "", false,

@@ -23,6 +23,7 @@
 #include "autograd/slots.h"
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 #include "nn/attention/slots.h"
 #include "nn/feature_map.h"
 
@@ -133,18 +134,16 @@ class LunaAttention final : public Attention {
 
 AttentionEntry luna_entry() {
   using namespace declare;
-  return {
-      .name = "luna",
-      .summary = "softmax attention to trained queries that read keys and values",
-      .source = "Ma 2021",
-      .settings = {labeled(InLabel::always,
-                           defining(".slots", of_model(integer("slots", 64, {1, 65536},
-                                                               "trained queries of a head"))))},
-      .make =
-          [](const AttentionOptions& options) { return std::make_unique<LunaAttention>(options); },
-      .variants = {{{"slots", int64_t{8}}}},
-      .cpu_only = true,
-      .tensors = {{"slots", "HCD", "slots", false, "; default: sampled with --seed"}}};
+  return {.name = "luna",
+          .summary = "softmax attention to trained queries that read keys and values",
+          .source = "Ma 2021",
+          .settings = {labeled(InLabel::always,
+                               defining(".slots", of_model(integer("slots", 64, {1, 65536},
+                                                                   "trained queries of a head"))))},
+          .make = construct<LunaAttention>,
+          .variants = {{{"slots", int64_t{8}}}},
+          .cpu_only = true,
+          .tensors = {{"slots", "HCD", "slots", false, "; default: sampled with --seed"}}};
 }
 
 }  // namespace linea

@@ -10,13 +10,13 @@
 // Source: Liu et al. 2018, "Generating Wikipedia by summarizing long sequences", section 4.2.3; it alternates with
 // local attention, `local/mca`.
 #include <algorithm>
-#include <cmath>
 
 #include "autograd/key_ranges.h"
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "autograd/slots.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 #include "nn/attention/slots.h"
 
 namespace linea {
@@ -85,11 +85,9 @@ class McaAttention final : public Attention {
     const Var k = clear_padding(in.k, mask.valid), v = clear_padding(in.v, mask.valid);
     const Var keys = join_rows({k, by_products(k, compress_k_)}),
               values = join_rows({v, by_products(v, compress_v_)});
-    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
     const std::vector<int32_t> valid = mask.lengths(in.q.size(0), N);
     return naive::softmax_attention(
-        scale(matmul(in.q, keys, false, true), 1.0 / root), values, {false, {}},
-        [&](int64_t bh, int64_t i, int64_t key) {
+        scaled_scores(in.q, keys), values, {false, {}}, [&](int64_t bh, int64_t i, int64_t key) {
           const int64_t existing = valid[static_cast<size_t>(bh / H)],
                         last = mask.causal ? std::min(i, existing - 1) : existing - 1;
           if (key >= N) return (key - N) * r + r - 1 <= last;  // a whole block that is past
@@ -98,9 +96,7 @@ class McaAttention final : public Attention {
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return std::make_unique<KeySlots>(
-        Shape{batch, options_.heads, ratio_ + 16, options_.key_size},
-        Shape{batch, options_.heads, ratio_ + 16, options_.value_size}, dtype);
+    return std::make_unique<KeySlots>(key_slots(options_, batch, ratio_ + kMoreSlots, dtype));
   }
 
   Tensor step(AttentionState& any_state, const AttentionInputs& in) const override {
@@ -119,13 +115,13 @@ class McaAttention final : public Attention {
     return sparse_step(state, in, [&](int64_t, int64_t) { return tiles; });
   }
 
-  // As softmax's (nn/attention/softmax.cpp), and the convolutions.
+  // With the convolutions.
   AttentionFlops flops(int64_t length) const override {
     const auto N = static_cast<double>(length), r = static_cast<double>(ratio_),
                D = static_cast<double>(options_.key_size),
-               M = static_cast<double>(options_.value_size), keys = N / r + r,
-               convolutions = 2 * (D * D + M * M);
-    return {keys * (D + M) + convolutions, keys * (4 * D + 3 * M) + 3 * convolutions};
+               M = static_cast<double>(options_.value_size), convolutions = 2 * (D * D + M * M);
+    const AttentionFlops read = softmax_flops(options_, (N / r + r) / 2);
+    return {read.forward + convolutions, read.training + 3 * convolutions};
   }
 
   Parameters parameters() const override {
@@ -158,8 +154,7 @@ class McaAttention final : public Attention {
       const Var rows = matmul(Var(Tensor::from(chooses, {B, H, blocks, N}, x.dtype())), x);
       const Var one =
           reshape(columns(reshape(all, {H, ratio_ * D * D}), t * D * D, D * D), {H, D, D});
-      const Var of_batch = add_rows(Var(Tensor::zeros({B, H, D, D}, x.dtype())), one);
-      const Var term = matmul(rows, of_batch);
+      const Var term = matmul(rows, repeat(one, B));
       sum = sum.defined() ? add(sum, term) : term;
     }
     return sum;
@@ -182,8 +177,7 @@ AttentionEntry mca_entry() {
       .settings = {labeled(
           InLabel::always,
           defining(".compress_", of_model(integer("ratio", 3, {1, 65536}, "keys of a block"))))},
-      .make =
-          [](const AttentionOptions& options) { return std::make_unique<McaAttention>(options); },
+      .make = construct<McaAttention>,
       .variants = {{{"ratio", int64_t{3}}}},
       .cpu_only = true,
       .tensors = {{"compress_k", "HrDD", "ratio", false, ", r `ratio`; default: I / r"},

@@ -18,6 +18,7 @@
 #include "autograd/slots.h"
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 #include "nn/attention/slots.h"
 
 namespace linea {
@@ -211,10 +212,7 @@ AttentionEntry nystrom_entry() {
                                     of_model(integer("conv", 0, {0, 65535},
                                                      "rows of a convolution of the values, "
                                                      "odd; 0: none"))))},
-      .make =
-          [](const AttentionOptions& options) {
-            return std::make_unique<NystromAttention>(options);
-          },
+      .make = construct<NystromAttention>,
       .variants = {{{"slots", int64_t{4}}}, {{"slots", int64_t{8}}, {"conv", int64_t{5}}}},
       .cpu_only = true,
       .tensors = {{"conv", "HC", "conv", false, ", with --conv; default: sampled with --seed"}}};

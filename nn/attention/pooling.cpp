@@ -16,6 +16,7 @@
 #include "autograd/rules/naive_tools.h"
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 #include "nn/attention/slots.h"
 
 namespace linea {
@@ -34,11 +35,10 @@ struct Pool {
 
 class PoolingState final : public AttentionState {
  public:
-  PoolingState(KeyRing near_keys, KeySlots last_rows, KeySlots of_spans)
+  PoolingState(KeySlots near_keys, KeySlots last_rows, KeySlots of_spans)
       : near(std::move(near_keys)), rows(std::move(last_rows)), spans(std::move(of_spans)) {}
   size_t bytes() const override { return near.bytes() + rows.bytes() + spans.bytes(); }
-  KeyRing near;
-  KeySlots rows, spans;
+  KeySlots near, rows, spans;
 };
 
 class PoolingAttention final : public Attention {
@@ -72,18 +72,15 @@ class PoolingAttention final : public Attention {
 
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const int64_t H = in.q.size(1), N = in.q.size(2);
-    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    const auto scores = [&](const Var& k) {
-      return scale(matmul(in.q, k, false, true), 1.0 / root);
-    };
     const Var near = naive::softmax_attention(
-        scores(in.k), in.v, mask,
+        scaled_scores(in.q, in.k), in.v, mask,
         [this](int64_t, int64_t i, int64_t j) { return std::abs(i - j) < pool_.window; });
     if (pool_.spans(0, N).end == 0) return near;
     const std::vector<int32_t> valid = mask.lengths(in.q.size(0), N);
     const Var far = naive::softmax_attention(
-        scores(pooled(clear_padding(in.k, mask.valid))), pooled(clear_padding(in.v, mask.valid)),
-        {false, {}}, [&](int64_t bh, int64_t i, int64_t c) {
+        scaled_scores(in.q, pooled(clear_padding(in.k, mask.valid))),
+        pooled(clear_padding(in.v, mask.valid)), {false, {}},
+        [&](int64_t bh, int64_t i, int64_t c) {
           const int64_t existing = valid[static_cast<size_t>(bh / H)];
           for (int64_t j = c * pool_.stride; j < c * pool_.stride + pool_.size; ++j)
             if (j >= existing || std::abs(i - j) >= pool_.outer || (mask.causal && j > i))
@@ -94,20 +91,15 @@ class PoolingAttention final : public Attention {
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    const auto slots = [&](int64_t count) {
-      return KeySlots(Shape{batch, options_.heads, count, options_.key_size},
-                      Shape{batch, options_.heads, count, options_.value_size}, dtype);
-    };
-    const int64_t near = within_length(pool_.window);
-    const KeySlots ring = slots(near);
-    return std::make_unique<PoolingState>(KeyRing(ring.keys, ring.values), slots(pool_.size),
+    const auto slots = [&](int64_t count) { return key_slots(options_, batch, count, dtype); };
+    return std::make_unique<PoolingState>(slots(within_length(pool_.window)), slots(pool_.size),
                                           slots(within_length(pool_.max_spans())));
   }
 
   Tensor step(AttentionState& any_state, const AttentionInputs& in) const override {
     auto& state = dynamic_cast<PoolingState&>(any_state);
     const int64_t now = state.rows.next++, slots = state.spans.keys.size(2);
-    const Tensor near = softmax_step(state.near, in);
+    const Tensor near = softmax_step(state.near, in, true);
     write_slot(state.rows, now % pool_.size, in);
     const KeyRange all = pool_.spans(0, now + 1);
     if (all.end > 0 && (all.end - 1) * pool_.stride + pool_.size == now + 1) {
@@ -126,16 +118,14 @@ class PoolingAttention final : public Attention {
     return ops::add(near, sparse_step(state.spans, in, [&](int64_t, int64_t) { return tiles; }));
   }
 
-  // As softmax's (nn/attention/softmax.cpp), of both levels.
+  // Both levels.
   AttentionFlops flops(int64_t length) const override {
     const auto N = static_cast<double>(std::max<int64_t>(length, 1)),
                W = std::min(static_cast<double>(pool_.window), N),
-               O = std::min(static_cast<double>(pool_.outer), N),
-               D = static_cast<double>(options_.key_size),
-               M = static_cast<double>(options_.value_size);
+               O = std::min(static_cast<double>(pool_.outer), N);
     const double twice_keys =
         W * (2 * N - W + 1) / N + O * (2 * N - O + 1) / N / static_cast<double>(pool_.stride);
-    return {twice_keys * (D + M), twice_keys * (4 * D + 3 * M)};
+    return softmax_flops(options_, twice_keys / 2);
   }
 
  private:
@@ -169,10 +159,7 @@ AttentionEntry pooling_entry() {
                    size("pool_stride", 4, "positions between the starts of spans"),
                    labeled(InLabel::if_changed, of_model(choice("pooling", "mean", {"mean", "max"},
                                                                 "what a span becomes")))},
-      .make =
-          [](const AttentionOptions& options) {
-            return std::make_unique<PoolingAttention>(options);
-          },
+      .make = construct<PoolingAttention>,
       .variants = {small, largest},
       .cpu_only = true};
 }

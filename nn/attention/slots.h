@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/scoped.h"
-#include "nn/attention.h"
+#include "nn/attention/parts.h"
 #include "tensor/context.h"
 
 namespace linea {
@@ -39,9 +39,6 @@ Var normal_parameter(const AttentionOptions& options, const Shape& shape, double
                      uint64_t number = 0);
 // The matrices of heads [H,rows,columns] with 1 on their diagonals.
 Var identity_parameter(const AttentionOptions& options, int64_t rows, int64_t columns);
-
-// q.k / sqrt(D) of q [B,H,n,D] and k [B,H,m,D], on the tape: [B,H,n,m].
-Var scaled_scores(const Var& q, const Var& k);
 
 // FLOPs of softmax attention from each of N positions to m slots, or back: forward Q K^T and A V; backward
 // Q K^T again, dV, dA, dQ, dK.

@@ -2,13 +2,13 @@
 // window. Its recurrent form keeps the keys and values that later positions see; the time of a
 // position is linear in their number.
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 
 namespace linea {
 namespace {
@@ -31,34 +31,26 @@ class SoftmaxAttention final : public Attention {
   }
 
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
-    return naive::softmax_attention(scores, in.v, mask, [this](int64_t, int64_t i, int64_t j) {
-      return window_ == 0 || std::abs(i - j) < window_;
-    });
+    return naive::softmax_attention(scaled_scores(in.q, in.k), in.v, mask,
+                                    [this](int64_t, int64_t i, int64_t j) {
+                                      return window_ == 0 || std::abs(i - j) < window_;
+                                    });
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    if (window_ == 0) return std::make_unique<KeyRing>();
     const int64_t slots = options_.length == 0 ? window_ : std::min(window_, options_.length);
-    const auto ring = [&](int64_t width) {
-      return Tensor({batch, options_.heads, slots, width}, dtype);
-    };
-    return std::make_unique<KeyRing>(ring(options_.key_size), ring(options_.value_size));
+    return std::make_unique<KeySlots>(key_slots(options_, batch, slots, dtype));
   }
 
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
-    return softmax_step(dynamic_cast<KeyRing&>(state), in);
+    return softmax_step(dynamic_cast<KeySlots&>(state), in, window_ > 0);
   }
 
-  // A query reads sum_i min(i + 1, W) / N keys: forward Q K^T and A V; backward Q K^T again, dV, dA,
-  // dQ, dK.
+  // A query reads sum_i min(i + 1, W) / N keys.
   AttentionFlops flops(int64_t length) const override {
     const int64_t N = std::max<int64_t>(length, 1), W = window_ == 0 ? N : std::min(window_, N);
-    const double twice_keys = static_cast<double>(W * (2 * N - W + 1)) / static_cast<double>(N);
-    const double key = twice_keys * static_cast<double>(options_.key_size),
-                 value = twice_keys * static_cast<double>(options_.value_size);
-    return {key + value, 4 * key + 3 * value};
+    return softmax_flops(options_,
+                         static_cast<double>(W * (2 * N - W + 1)) / static_cast<double>(2 * N));
   }
 
  private:
@@ -79,10 +71,7 @@ AttentionEntry softmax_entry() {
                   "window", 0, at_least(0),
                   "keys that a position sees, itself included, and as many after it where not "
                   "causal; 0: all")))},
-          .make =
-              [](const AttentionOptions& options) {
-                return std::make_unique<SoftmaxAttention>(options);
-              },
+          .make = construct<SoftmaxAttention>,
           .variants = {{}, {{"window", int64_t{40}}}}};
 }
 

@@ -4,14 +4,15 @@
 #include "nn/attention/sparse.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <mutex>
 #include <tuple>
 
-#include "autograd/ops.h"
+#include "autograd/key_ranges.h"
+#include "autograd/qkv_layout.h"
 #include "autograd/rules/naive_tools.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 #include "nn/attention/sparse_pattern.h"
 
 namespace linea {
@@ -50,24 +51,27 @@ class SparseAttention final : public Attention {
   }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    const int64_t N = (in.qkv.defined() ? in.qkv.size(1) : in.q.size(2));
-    return sparse_attention(in, mask,
-                            [this, N, mask, keys = keys_of(mask, N)](int64_t sequence, int64_t h) {
-                              return tiles(N, keys(sequence), mask.causal, h);
-                            });
+    const Heads heads = Heads::of(in);
+    const int64_t N = heads.q.length;
+    return sparse_attention(
+        in, mask,
+        [=, this, causal = mask.causal, keys = mask.lengths(heads.q.batches, N)](int64_t sequence,
+                                                                                 int64_t head) {
+          return tiles(N, keys[static_cast<size_t>(sequence)], causal, head);
+        });
   }
 
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const int64_t N = in.q.size(2), H = in.q.size(1);
-    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
     std::vector<PatternView> views;
-    const auto keys = keys_of(mask, N);
+    const std::vector<int32_t> keys = mask.lengths(in.q.size(0), N);
     for (int64_t bh = 0; bh < in.q.size(0) * H; ++bh)
-      views.emplace_back(pattern_of(mask.causal, bh % H), keys(bh / H), mask.causal, bh % H);
-    return naive::softmax_attention(scores, in.v, mask, [&](int64_t bh, int64_t i, int64_t j) {
-      return views[static_cast<size_t>(bh)].sees(i, j);
-    });
+      views.emplace_back(pattern_of(mask.causal, bh % H), keys[static_cast<size_t>(bh / H)],
+                         mask.causal, bh % H);
+    return naive::softmax_attention(scaled_scores(in.q, in.k), in.v, mask,
+                                    [&](int64_t bh, int64_t i, int64_t j) {
+                                      return views[static_cast<size_t>(bh)].sees(i, j);
+                                    });
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
@@ -75,9 +79,7 @@ class SparseAttention final : public Attention {
     int64_t slots = 0;
     for (const KeyPattern& pattern : patterns_[1]) slots += pattern.slots();
     if (options_.length > 0) slots = std::min(slots, options_.length);
-    return std::make_unique<KeySlots>(Shape{batch, options_.heads, slots, options_.key_size},
-                                      Shape{batch, options_.heads, slots, options_.value_size},
-                                      dtype);
+    return std::make_unique<KeySlots>(key_slots(options_, batch, slots, dtype));
   }
 
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
@@ -101,47 +103,28 @@ class SparseAttention final : public Attention {
     const int64_t now = slots.next;
     add_position(slots, in, rules);
     std::vector<KeyTilesPtr> tiles;
-    for (const PatternView& view : views) {
-      KeyTiles::Part part;
-      part.sees = [&](int64_t, const int32_t* keys, int64_t count) {
-        uint64_t bits = 0;
-        for (int64_t n = 0; n < count; ++n)
-          if (view.sees(now, slots.positions[static_cast<size_t>(keys[n])]))
-            bits |= uint64_t{1} << n;
-        return bits;
-      };
-      tiles.push_back(std::make_shared<const KeyTiles>(
-          1, static_cast<int64_t>(slots.positions.size()), std::vector{part}));
-    }
+    for (const PatternView& view : views)
+      tiles.push_back(slot_tiles(static_cast<int64_t>(slots.positions.size()), [&](int64_t slot) {
+        return view.sees(now, slots.positions[static_cast<size_t>(slot)]);
+      }));
     return sparse_step(
         slots, in, [&](int64_t, int64_t head) { return tiles[static_cast<size_t>(head % sets)]; });
   }
 
-  // As softmax's (nn/attention/softmax.cpp), of the keys in the sets.
+  // The keys in the sets.
   AttentionFlops flops(int64_t length) const override {
     const int64_t N = std::max<int64_t>(length, 1);
     const bool causal = traits_.not_causal.empty();
     double pairs = 0;
     for (int64_t head = 0; head < options_.heads; ++head)
       pairs += static_cast<double>(tiles(N, N, causal, head)->pairs());
-    const double twice_keys = 2 * pairs / static_cast<double>(N * options_.heads);
-    const double key = twice_keys * static_cast<double>(options_.key_size),
-                 value = twice_keys * static_cast<double>(options_.value_size);
-    return {key + value, 4 * key + 3 * value};
+    return softmax_flops(options_, pairs / static_cast<double>(N * options_.heads));
   }
 
  private:
   void require_causal() const {
     require(traits_.not_causal.empty(), "`attention` {} has no causal form: {}", options_.name,
             traits_.not_causal);
-  }
-
-  // The number of keys of a sequence.
-  static std::function<int64_t(int64_t)> keys_of(const AttentionMask& mask, int64_t N) {
-    if (!mask.valid.defined()) return [N](int64_t) { return N; };
-    return [valid = mask.valid.to_vector<int32_t>()](int64_t sequence) {
-      return static_cast<int64_t>(valid[static_cast<size_t>(sequence)]);
-    };
   }
 
   const KeyPattern& pattern_of(bool causal, int64_t head) const {

@@ -21,7 +21,6 @@
 
 #include <array>
 #include <compare>
-#include <memory>
 #include <string>
 #include <vector>
 

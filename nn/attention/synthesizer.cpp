@@ -14,11 +14,13 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "autograd/qkv_layout.h"
 #include "autograd/rules/naive_tools.h"
+#include "autograd/slots.h"
 #include "autograd/softmax_attention.h"
 #include "autograd/sparse_attention.h"
 #include "nn/attention/builtin.h"
-#include "tensor/kernels.h"
+#include "nn/attention/parts.h"
 
 namespace linea {
 namespace {
@@ -27,7 +29,12 @@ namespace {
 Var for_batch(const Var& table, int64_t B, int64_t N) {
   const int64_t H = table.size(0), C = table.size(2);
   const Var first = columns(reshape(table, {H, table.size(1) * C}), 0, N * C);
-  return add_rows(Var(Tensor::zeros({B, H, N, C}, table.dtype())), reshape(first, {H, N, C}));
+  return repeat(reshape(first, {H, N, C}), B);
+}
+
+// [H,length,C] -> [1,H,length,C]
+Tensor one_for_all(const Tensor& table) {
+  return table.reshape({1, table.size(0), table.size(1), table.size(2)});
 }
 
 // Values of all positions, and the keys that the tables make.
@@ -86,44 +93,35 @@ class SynthesizerAttention final : public Attention {
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     const NoGrad no_gradients;
     return std::make_unique<SynthesizerState>(
-        KeySlots(Shape{batch, options_.heads, 64, 0},
-                 Shape{batch, options_.heads, 64, options_.value_size}, dtype),
+        KeySlots({batch, options_.heads, 64, 0}, {batch, options_.heads, 64, options_.value_size},
+                 dtype),
         keys().value());
   }
 
   Tensor step(AttentionState& any_state, const AttentionInputs& in) const override {
     auto& state = dynamic_cast<SynthesizerState&>(any_state);
-    const int64_t B = in.v.size(0), H = options_.heads, M = options_.value_size,
-                  now = state.values.next, C = state.keys.size(2);
+    const int64_t B = in.v.size(0), H = options_.heads, now = state.values.next,
+                  C = state.keys.size(2);
     check_length(now + 1);
     const Var none(Tensor(in.v.shape().with(-1, 0), in.v.dtype()));
     add_position(state.values, {none, none, in.v, Var()}, {});
-    const Tensor q = random_ ? tables_q_.value() : queries(in, B, 1).value(),
-                 y(in.v.shape(), in.v.dtype());
+    const Tensor q = random_ ? one_for_all(tables_q_.value()) : queries(in, B, 1).value(),
+                 k = one_for_all(state.keys), y(in.v.shape(), in.v.dtype());
     with_real(y.dtype(), "synthesizer", [&](auto zero) {
       using T = decltype(zero);
-      const HeadRows<const T> rows = random_ ? HeadRows<const T>{q.data<T>() + now * C,
-                                                                 0,
-                                                                 length_ * C,
-                                                                 C,
-                                                                 H,
-                                                                 0}
-                                             : HeadRows<const T>{q.data<T>(), H * C, C, C, H, 0},
-                              k{state.keys.data<T>(), 0, length_ * C, C, H, 0};
-      const int64_t slots = state.values.values.size(2);
-      const HeadRows<const T> v{state.values.values.data<T>(), H * slots * M, slots * M, M, H, 0};
+      HeadRows<const T> rows = HeadTensor(q).rows<T>(0, random_ ? now : 0),
+                        keys = HeadTensor(k).rows<T>();
+      keys.batch = 0;  // those of one sequence for all
+      if (random_) rows.batch = 0;
       const Tensor log_sums({B * H}, y.dtype());
+      auto shape = attention_shape<SoftmaxShape>(y, state.values.values, options_.value_size, {});
+      shape.keys = now + 1;
+      shape.key_size = C;
+      shape.scale = 1;
+      shape.ranges = {.first = 0, .end = now + 1};
       kernels<T>(context().device)
-          .softmax_attention(context(),
-                             {.batch_heads = B * H,
-                              .queries = 1,
-                              .keys = now + 1,
-                              .key_size = C,
-                              .value_size = M,
-                              .valid = {nullptr, H, 0},
-                              .scale = 1,
-                              .ranges = {.first = 0, .end = now + 1}},
-                             rows, k, v, HeadRows<T>{y.data<T>(), H * M, M, M, H, 0},
+          .softmax_attention(context(), shape, rows, keys,
+                             HeadTensor(state.values.values).rows<T>(), HeadTensor(y).rows<T>(),
                              log_sums.data<T>());
     });
     return y;
@@ -162,11 +160,7 @@ class SynthesizerAttention final : public Attention {
     const auto C = static_cast<double>(table.size(2));
     const RandomStream stream{options_.seed, Purpose::features,
                               static_cast<uint32_t>(options_.layer * options_.heads), which};
-    std::vector<double> values;
-    for (int64_t n = 0; n < table.numel(); ++n)
-      values.push_back(std::pow(C, random_ ? -0.25 : -0.5) *
-                       random_normal(stream, static_cast<uint64_t>(n)));
-    write_values(values, table);
+    write_normal(stream, std::pow(C, random_ ? -0.25 : -0.5), table);
   }
 
   AttentionOptions options_;
@@ -189,10 +183,7 @@ AttentionEntry synthesizer_entry() {
                    labeled(InLabel::if_changed,
                            defining(".tables_q", of_model(integer("rank", 8, {1, 65536},
                                                                   "columns of a random table"))))},
-      .make =
-          [](const AttentionOptions& options) {
-            return std::make_unique<SynthesizerAttention>(options);
-          },
+      .make = construct<SynthesizerAttention>,
       .variants = {{{"synth", std::string("random")}, {"rank", int64_t{6}}},
                    {{"synth", std::string("dense")}}},
       .cpu_only = true,

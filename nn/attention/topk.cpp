@@ -3,7 +3,6 @@
 // keeps all keys and values.
 // Source: top-k attention of Katharopoulos et al. 2020, fast-transformers.
 #include <algorithm>
-#include <cmath>
 
 #include "autograd/decisions.h"
 #include "autograd/ops.h"
@@ -11,6 +10,7 @@
 #include "autograd/sparse_attention.h"
 #include "autograd/top_keys.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 
 namespace linea {
 namespace {
@@ -18,27 +18,19 @@ namespace {
 // The definition: all scores of a query, sorted.
 Tensor sorted_keys(const AttentionInputs& in, const AttentionMask& mask, const Shape& shape) {
   const int64_t B = shape[0], H = shape[1], N = shape[2], K = shape[3] - 1, D = in.q.size(3);
-  std::vector<double> q = in.q.value().to_doubles(), k = in.k.value().to_doubles();
-  for (std::vector<double>* const values : {&q, &k})
-    for (double& value : *values) value = static_cast<float>(value);
+  const std::vector<double> q = in.q.value().to_doubles(), k = in.k.value().to_doubles();
   const std::vector<int32_t> valid = mask.lengths(B, N);
   std::vector<int32_t> result;
   for (int64_t bh = 0; bh < B * H; ++bh)
     for (int64_t i = 0; i < N; ++i) {
       const int64_t existing = valid[static_cast<size_t>(bh / H)];
       const int64_t seen = mask.causal ? std::min(i + 1, existing) : existing;
-      std::vector<std::pair<double, int32_t>> scores;  // negative, so that the largest come first
-      for (int64_t j = 0; j < seen; ++j) {
-        double score = 0;
-        for (int64_t d = 0; d < D; ++d)
-          score += q[static_cast<size_t>((bh * N + i) * D + d)] *
-                   k[static_cast<size_t>((bh * N + j) * D + d)];
-        scores.emplace_back(-score, static_cast<int32_t>(j));
-      }
-      std::sort(scores.begin(), scores.end());
-      std::vector<int32_t> chosen;
-      for (size_t n = 0; n < scores.size() && n < static_cast<size_t>(K); ++n)
-        if (scores[n].second != i) chosen.push_back(scores[n].second);
+      std::vector<double> scores;
+      for (int64_t j = 0; j < seen; ++j)
+        scores.push_back(
+            rounded_product(q.data() + (bh * N + i) * D, k.data() + (bh * N + j) * D, D));
+      std::vector<int32_t> chosen = largest_first(scores, K);
+      std::erase(chosen, i);
       if (i < existing) chosen.push_back(static_cast<int32_t>(i));
       std::sort(chosen.begin(), chosen.end());
       chosen.resize(static_cast<size_t>(K + 1), -1);
@@ -70,17 +62,15 @@ class TopkAttention final : public Attention {
     const Shape shape = in.q.shape().with(-1, std::min(keys_, N) + 1);
     const std::vector<int32_t> chosen =
         decide(shape, N, [&] { return sorted_keys(in, mask, shape); }).to_vector<int32_t>();
-    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
-    return naive::softmax_attention(scores, in.v, mask, [&](int64_t bh, int64_t i, int64_t j) {
-      const auto first = chosen.begin() + (bh * N + i) * shape[3];
-      return std::find(first, first + shape[3], static_cast<int32_t>(j)) != first + shape[3];
-    });
+    return naive::softmax_attention(
+        scaled_scores(in.q, in.k), in.v, mask, [&](int64_t bh, int64_t i, int64_t j) {
+          const auto first = chosen.begin() + (bh * N + i) * shape[3];
+          return std::find(first, first + shape[3], static_cast<int32_t>(j)) != first + shape[3];
+        });
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return std::make_unique<KeySlots>(Shape{batch, options_.heads, 64, options_.key_size},
-                                      Shape{batch, options_.heads, 64, options_.value_size}, dtype);
+    return std::make_unique<KeySlots>(key_slots(options_, batch, 64, dtype));
   }
 
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
@@ -93,10 +83,10 @@ class TopkAttention final : public Attention {
 
   // Scores of all keys for the choice, of which a causal query has half.
   AttentionFlops flops(int64_t length) const override {
-    const auto N = static_cast<double>(length), K = std::min(static_cast<double>(keys_), N),
-               D = static_cast<double>(options_.key_size),
-               M = static_cast<double>(options_.value_size);
-    return {(N + 1) * D + 2 * K * (D + M), (N + 1) * D + 2 * K * (4 * D + 3 * M)};
+    const auto choice = static_cast<double>((length + 1) * options_.key_size);
+    const AttentionFlops read =
+        softmax_flops(options_, static_cast<double>(std::min(keys_, length)));
+    return {choice + read.forward, choice + read.training};
   }
 
  private:
@@ -108,16 +98,14 @@ class TopkAttention final : public Attention {
 
 AttentionEntry topk_entry() {
   using namespace declare;
-  return {
-      .name = "topk",
-      .summary = "softmax attention over the keys of largest q.k",
-      .source = "fast-transformers",
-      .settings = {labeled(InLabel::always,
-                           of_model(integer("keys", 32, at_least(1), "keys of a position")))},
-      .make =
-          [](const AttentionOptions& options) { return std::make_unique<TopkAttention>(options); },
-      .variants = {{{"keys", int64_t{8}}}},
-      .cpu_only = true};
+  return {.name = "topk",
+          .summary = "softmax attention over the keys of largest q.k",
+          .source = "fast-transformers",
+          .settings = {labeled(InLabel::always,
+                               of_model(integer("keys", 32, at_least(1), "keys of a position")))},
+          .make = construct<TopkAttention>,
+          .variants = {{{"keys", int64_t{8}}}},
+          .cpu_only = true};
 }
 
 }  // namespace linea

@@ -6,6 +6,7 @@
 #include "autograd/update_rule.h"
 #include "nn/feature_map.h"
 #include "nn/verify/conformance_tools.h"
+#include "tests/autograd/written_forms.h"
 #include "tests/expect_error.h"
 
 namespace linea {
@@ -75,9 +76,9 @@ Tensor by_steps(const RuleProblem& p) {
 void expect_forms_agree(const RuleProblem& p) {
   const naive::Inputs in = p.rule->inputs(p.map, p.in, {});
   const Tensor expected = p.rule->quadratic(in, {}).value();
-  EXPECT_LT(relative_error(p.rule->recurrent(in), expected), 1e-12);
+  EXPECT_LT(relative_error(written::recurrent(*p.rule, in), expected), 1e-12);
   for (const int64_t chunk : {1, 4, 29, 64})
-    EXPECT_LT(relative_error(p.rule->chunked(in, chunk), expected), 1e-12) << chunk;
+    EXPECT_LT(relative_error(written::by_chunks(*p.rule, in, chunk), expected), 1e-12) << chunk;
   EXPECT_LT(relative_error(fast_form(p).value(), expected), 1e-12);
   EXPECT_LT(relative_error(by_steps(p), expected), 1e-12);
 }

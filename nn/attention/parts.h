@@ -1,0 +1,38 @@
+// What several attentions of this folder have.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "autograd/key_slots.h"
+#include "base/random.h"
+#include "nn/attention.h"
+
+namespace linea {
+
+// AttentionEntry::make of a class that its options are enough for.
+template <typename A>
+std::unique_ptr<Attention> construct(const AttentionOptions& options) {
+  return std::make_unique<A>(options);
+}
+
+// q.k / sqrt(D) of q [B,H,n,D] and k [B,H,m,D], on the tape: [B,H,n,m].
+Var scaled_scores(const Var& q, const Var& k);
+
+// FLOPs of softmax attention whose positions read so many keys: forward Q K^T and A V; backward Q
+// K^T again, dV, dA, dQ, dK.
+AttentionFlops softmax_flops(const AttentionOptions& options, double keys);
+
+// Slots for the keys and values of a recurrent form.
+KeySlots key_slots(const AttentionOptions& options, int64_t batch, int64_t slots, DType dtype);
+
+// What decisions are defined by (autograd/decisions.h): a product of rows that are rounded to
+// float, summed in double in order, and the indices of the `count` largest scores, of equals the
+// first.
+double rounded_product(const double* a, const double* b, int64_t size);
+std::vector<int32_t> largest_first(const std::vector<double>& scores, int64_t count);
+
+// N(0, stddev^2), element n by number n of the stream.
+void write_normal(const RandomStream& stream, double stddev, const Tensor& into);
+
+}  // namespace linea
