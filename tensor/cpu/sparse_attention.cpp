@@ -142,14 +142,24 @@ void clear_outside(const Hull& hull, int64_t keys, T* row) {
   std::fill(row + hull.end, row + keys, T(0));
 }
 
-// body(j, |i - j|) of the keys of a tile between the first and the last that the query at `position` sees.
+// body(j, |i - j|) of the keys of a tile that the query at `position` sees, and of those between them where keys
+// are in the order of their positions.
 template <typename Body>
-void each_distance(const Hull& hull, int64_t position, const Block& keys, const Body& body) {
-  for (int64_t j = hull.first; j < hull.end; ++j)
-    body(j, std::abs(position - std::max<int64_t>(keys.position(j), 0)));
+void each_distance(uint64_t bits, int64_t position, const Block& keys, const Body& body) {
+  const Hull hull = hull_of(bits);
+  if (keys.positions != nullptr) {
+    for (int64_t j = hull.first; j < hull.end; ++j)
+      if ((bits >> j & 1) != 0) body(j, std::abs(position - keys.position(j)));
+    return;
+  }
+  const int64_t same = position - keys.first, later = std::clamp(same + 1, hull.first, hull.end);
+#pragma omp simd
+  for (int64_t j = hull.first; j < later; ++j) body(j, same - j);
+#pragma omp simd
+  for (int64_t j = later; j < hull.end; ++j) body(j, j - same);
 }
 
-// Adds the bias of the head to the scores of a tile.
+// Adds the bias of the head to the scores of a tile, and to some that are hidden.
 template <typename T>
 void add_bias(const SparseShape& shape, const T* bias, int64_t bh, const Block& queries,
               const Block& keys, const Tile& tile, T* scores) {
@@ -157,10 +167,8 @@ void add_bias(const SparseShape& shape, const T* bias, int64_t bh, const Block& 
   const T* const own = bias + bh % shape.valid.heads * shape.bias_length;
   each_row(queries, [&](int64_t i, int64_t row) {
     T* const at = scores + i * tile.keys;
-    each_distance(hull_of(tile.bits[i]), shape.position(row), keys,
-                  [&](int64_t j, int64_t distance) {
-                    if ((tile.bits[i] >> j & 1) != 0) at[j] += own[distance];
-                  });
+    each_distance(tile.bits[i], shape.position(row), keys,
+                  [=](int64_t j, int64_t distance) { at[j] += own[distance]; });
   });
 }
 
@@ -301,10 +309,8 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
         clear_outside(hull, tile.keys, ga);
         if (dbias == nullptr || hull.end == 0) continue;
         T* const db = dbias + bh * shape.bias_length;
-        each_distance(hull, shape.position(queries.position(i)), at,
-                      [&](int64_t j, int64_t distance) {
-                        if ((seen >> j & 1) != 0) db[distance] += ga[j];
-                      });
+        each_distance(seen, shape.position(queries.position(i)), at,
+                      [=](int64_t j, int64_t distance) { db[distance] += ga[j]; });
       }
       add_past(tile, D, g, k, dq, D);
       if (at.positions == nullptr) {
