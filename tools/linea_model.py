@@ -37,7 +37,7 @@ tokenizer vocab warmup weight_decay"""
 PATTERNS = "sparse local longformer bigbird sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()
 ALIASES = {"gdn": "silu gated-delta head unit", "gla": "identity decay channel none", "kda": "silu gated-delta channel unit",
            "retnet": "identity decay fixed none", "ssd": "silu decay head none"}
-DELETED = {"bigram_embedding": "false", "embedding_convolution": '"none"'}  # of earlier versions: only these values
+ONLY = {"bigram_embedding": "false", "embedding_convolution": '"none"', "assign": '"recent"'}  # settings with these values alone
 
 def choose(kind, name, known):
     if name not in known:
@@ -70,8 +70,8 @@ def read_file(path):
     for line in metadata["config"].splitlines():
         if line and not line.startswith("#"):
             key, value = line.split(" = ", 1)  # TOML's numbers, texts and truth values are also JSON's
-            if key in DELETED:
-                choose(f"the value of {key},", value, [DELETED[key]])
+            if key in ONLY:
+                choose(f"the value of {key},", value, [ONLY[key]])
             else:
                 settings[choose("the setting", key, READ.split() + UNREAD.split())] = json.loads(value)
     if settings.get("layer_convolution") == "2d" and "image_windows" not in metadata:

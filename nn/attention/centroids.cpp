@@ -27,6 +27,8 @@ Centroids::Centroids(const AttentionOptions& options, int64_t clusters, int64_t 
     : first_head_(first_head),
       mu_(Tensor::zeros({options.heads, clusters, options.key_size}, options.dtype)),
       m_(Tensor::zeros(mu_.shape(), options.dtype)) {
+  require(first_head <= options.heads, "`local_heads` is {}; there are {} `heads`", first_head,
+          options.heads);
   const RandomStream stream{options.seed, Purpose::cluster, static_cast<uint32_t>(options.layer),
                             0};
   std::vector<double> values;
@@ -108,6 +110,13 @@ void Centroids::learn(double decay) {
   write_values(m, m_);
   write_unit_rows(mu_, m);
   changed();
+}
+
+int64_t cluster_count(const AttentionOptions& options) {
+  const int64_t given = options.settings.integer("clusters");
+  if (given > 0) return given;
+  return static_cast<int64_t>(
+      std::ceil(std::sqrt(static_cast<double>(std::max<int64_t>(options.length, 1)))));
 }
 
 }  // namespace linea

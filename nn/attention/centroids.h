@@ -5,8 +5,10 @@
 // of rows x^ = x / |x|. They start as normal numbers, divided by their length.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "autograd/ops.h"
 #include "nn/attention.h"
 
 namespace linea {
@@ -37,5 +39,31 @@ class Centroids {
   Tensor columns_{};          // mu as [H,1,D,C]
   std::vector<double> sums_;  // of a step; empty: no rows yet
 };
+
+// How centroids learn while a model trains: the loss has `commitment` times the mean distance of the rows of q and
+// k, and each step ends with learn(decay).
+class CentroidTraining final : public TrainingHooks {
+ public:
+  CentroidTraining(Centroids& centroids, const Settings& settings)
+      : centroids_(centroids),
+        decay_(settings.real("centroid_decay")),
+        commitment_(settings.real("commitment")) {}
+  Var auxiliary_loss(const AttentionInputs& in) override {
+    const Var of_q = centroids_.commitment(in.q, commitment_),
+              of_k = centroids_.commitment(in.k, commitment_);
+    return of_q.defined() ? add(of_q, of_k) : of_q;
+  }
+  void skip_step() override { centroids_.forget(); }
+  void after_step() override { centroids_.learn(decay_); }
+
+ private:
+  Centroids& centroids_;
+  double decay_, commitment_;
+};
+
+// Routing attention, nn/attention/routing.cpp, whose clusters are the rows nearest each centroid.
+std::unique_ptr<Attention> make_nearest_rows(const AttentionOptions& options);
+// The setting `clusters`; where it is 0, the square root of the length, rounded up.
+int64_t cluster_count(const AttentionOptions& options);
 
 }  // namespace linea

@@ -6,7 +6,8 @@
 //
 // Not causal: with n keys j <= i in the cluster, its keys whose ranks, from 1, are above n - w/2 rounded up and
 // at most n + w/2 rounded down. The first `local_heads` heads have A_i = { j : |i - j| < window }.
-// Clusters are decisions. The recurrent form keeps the last `window` keys and values of each cluster.
+// Clusters are decisions. The recurrent form keeps the last `window` keys and values of each cluster. `assign` top
+// has other clusters: nearest_rows.cpp.
 //
 // After a step of training, with sums over its rows x^ = x / |x|:
 //
@@ -28,14 +29,6 @@
 namespace linea {
 namespace {
 
-// The square root of the length, rounded up, where the setting is 0.
-int64_t cluster_count(const AttentionOptions& options) {
-  const int64_t given = options.settings.integer("clusters");
-  if (given > 0) return given;
-  return static_cast<int64_t>(
-      std::ceil(std::sqrt(static_cast<double>(std::max<int64_t>(options.length, 1)))));
-}
-
 // Rings of slots, one for each cluster of a sequence and head; a slot belongs to one of them.
 class RoutingState final : public AttentionState {
  public:
@@ -55,7 +48,7 @@ class RoutingState final : public AttentionState {
   std::vector<int32_t> used;  // slots of each sequence and head
 };
 
-class RoutingAttention final : public Attention, private TrainingHooks {
+class RoutingAttention final : public Attention {
  public:
   explicit RoutingAttention(const AttentionOptions& options)
       : Attention({.softmax_weights = true,
@@ -68,11 +61,8 @@ class RoutingAttention final : public Attention, private TrainingHooks {
         clusters_(cluster_count(options)),
         window_(options.settings.integer("window")),
         local_heads_(options.settings.integer("local_heads")),
-        decay_(options.settings.real("centroid_decay")),
-        commitment_(options.settings.real("commitment")),
-        centroids_(options, clusters_, local_heads_) {
-    require(local_heads_ <= options.heads, "`local_heads` is {}; there are {} `heads`",
-            local_heads_, options.heads);
+        centroids_(options, clusters_, local_heads_),
+        training_(centroids_, options.settings) {
     traits_.details = fmt::format("{} clusters", clusters_);
   }
 
@@ -170,22 +160,13 @@ class RoutingAttention final : public Attention, private TrainingHooks {
 
   std::vector<Buffer> buffers() const override { return centroids_.buffers(); }
   void buffers_changed() override { centroids_.changed(); }
-  TrainingHooks* hooks() override { return this; }
+  TrainingHooks* hooks() override { return &training_; }
 
  private:
   struct Clusters {
     std::vector<int32_t> queries, keys;  // [B,H,N]
   };
   using Nearest = Tensor (Centroids::*)(const Tensor&) const;
-
-  // Also adds the rows of each cluster, for after_step.
-  Var auxiliary_loss(const AttentionInputs& in) override {
-    const Var of_q = centroids_.commitment(in.q, commitment_),
-              of_k = centroids_.commitment(in.k, commitment_);
-    return of_q.defined() ? add(of_q, of_k) : of_q;
-  }
-  void skip_step() override { centroids_.forget(); }
-  void after_step() override { centroids_.learn(decay_); }
 
   Clusters decide_clusters(const AttentionInputs& in, Nearest method) const {
     const Shape shape{in.q.size(0), in.q.size(1), 1, in.q.size(2)};
@@ -261,8 +242,8 @@ class RoutingAttention final : public Attention, private TrainingHooks {
 
   AttentionOptions options_;
   int64_t clusters_, window_, local_heads_;
-  double decay_, commitment_;
   Centroids centroids_;
+  CentroidTraining training_;
 };
 
 }  // namespace
@@ -284,15 +265,26 @@ AttentionEntry routing_entry() {
            labeled(InLabel::if_changed,
                    of_model(integer("local_heads", 0, at_least(0),
                                     "first heads, which see near positions in place of clusters"))),
+           labeled(
+               InLabel::if_changed,
+               of_model(choice("assign", "recent", {"recent", "top"},
+                               "keys of a cluster: the last ones, or rows nearest its centroid"))),
            real("centroid_decay", 0.999, {0, 1}, "of the means of the rows of a cluster"),
            real("commitment", 1e-4, at_least(0),
                 "weight of the loss that pulls rows to centroids")},
-      .make =
-          [](const AttentionOptions& options) {
-            return std::make_unique<RoutingAttention>(options);
-          },
+      .make = [](const AttentionOptions& options) -> std::unique_ptr<Attention> {
+        if (options.settings.text("assign") == "top") return make_nearest_rows(options);
+        return std::make_unique<RoutingAttention>(options);
+      },
       .variants = {{{"clusters", int64_t{3}}, {"window", int64_t{20}}},
-                   {{"clusters", int64_t{5}}, {"window", int64_t{7}}, {"local_heads", int64_t{1}}}},
+                   {{"clusters", int64_t{5}}, {"window", int64_t{7}}, {"local_heads", int64_t{1}}},
+                   {{"clusters", int64_t{3}},
+                    {"window", int64_t{70}},
+                    {"assign", std::string("top")}},
+                   {{"clusters", int64_t{9}},
+                    {"window", int64_t{7}},
+                    {"assign", std::string("top")},
+                    {"local_heads", int64_t{1}}}},
       .cpu_only = true,
       .tensors = {{"centroids", "HCD", "clusters", false, "; default: sampled with --seed"}}};
 }

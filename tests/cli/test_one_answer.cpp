@@ -43,6 +43,8 @@ TEST_F(OneAnswerProgram, TakesAttentionsWithoutCausalForm) {
   refused(2, kListops + star + " --mask causal --out other", {"star", "no causal form"});
   refused(2, "train --task copy --length 16 --heads 2 --dim 16 --out other" + star,
           {"star", "no causal form"});
+  refused(2, kListops + " --attention routing --assign top --mask causal --out other",
+          {"routing has no causal form", "nearest a centroid"});
 }
 
 TEST_F(OneAnswerProgram, NamesTheClassOfAnImage) {

@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "nn/verify/conformance_tools.h"
+#include "tests/expect_error.h"
 #include "tests/nn/attention/future.h"
 #include "tests/nn/attention_options.h"
 #include "tests/nn/verify/saboteur.h"
@@ -121,6 +122,61 @@ TEST(Routing, DecidesAlikeInFloatAndDoubleAndWithAnyThreads) {
 
 TEST(Routing, RowsDoNotDependOnTheFuture) {
   expect_no_future(*routing(4, 30, {1, 2, 260, 5, 4}, DType::f32), 260);
+}
+
+std::unique_ptr<Attention> nearest_rows(int64_t clusters, int64_t window, const Sizes& sizes,
+                                        DType dtype) {
+  return make_attention(routing_options(
+      {{"clusters", clusters}, {"window", window}, {"assign", std::string("top")}}, sizes, dtype));
+}
+
+TEST(Routing, NearestRowsOfOneClusterAreSoftmax) {
+  const Sizes sizes{2, 2, 90, 5, 7};
+  const Inputs x = draw(sizes, DType::f64);
+  const auto softmax = make_attention(options_of("softmax", 2, 5, 7, DType::f64));
+  const Tensor valid = Tensor::from(std::vector<int32_t>{90, 33}, {2});
+  const Outcome expected = run(*softmax, &Attention::quadratic, x, {false, valid});
+  for (const int64_t window : {90, 2000000000}) {
+    const Outcome found =
+        run(*nearest_rows(1, window, sizes, DType::f64), &Attention::forward, x, {false, valid});
+    for (const size_t b : {0, 1}) {
+      const auto existing = [b](const Tensor& t) { return pick(t, {b}, {0, 1}, b == 0 ? 90 : 33); };
+      EXPECT_LE(relative_error(existing(found.y), existing(expected.y)), 1e-12) << window;
+    }
+  }
+}
+
+// Centroids 1 and -1, and scores that are nearly 0. In order of q: rows 0, 2, 1, 3; of k: rows 1, 0, 3, 2.
+TEST(Routing, NearestRowsByHand) {
+  const auto column = [](const std::vector<double>& values) {
+    return Var(Tensor::from(values, {1, 1, 4, 1}));
+  };
+  const AttentionInputs in{column({3, -1, 2, -4}), column({1e-9, 5e-9, -2e-9, -1e-9}),
+                           column({8, 16, 32, 64}), Var()};
+  const auto rows = [&](int64_t window) {
+    const auto attention = nearest_rows(2, window, {1, 1, 4, 1, 1}, DType::f64);
+    write_values({1, -1}, routing_buffer(*attention, "centroids"));
+    attention->buffers_changed();
+    std::vector<double> y = attention->forward(in, not_causal()).value().to_doubles();
+    for (double& value : y) value = std::round(value * 1e6) / 1e6;
+    return y;
+  };
+  // Rows 0 and 3 are chosen and read rows 1 and 2, and themselves; the others have their own values.
+  EXPECT_EQ(rows(1), (std::vector<double>{12, 16, 32, 48}));
+  // Rows 0 and 2 read 0 and 1, rows 1 and 3 read 2 and 3.
+  EXPECT_EQ(rows(2), (std::vector<double>{12, 37.333333, 18.666667, 48}));
+  // Rows 0, 1, 2 read 0, 1, 3, and rows 1, 2, 3 read 0, 2, 3: rows 1 and 2 have means of both.
+  EXPECT_EQ(rows(3), (std::vector<double>{29.333333, 29.666667, 32.333333, 34.666667}));
+}
+
+TEST(Routing, NearestRowsHaveNoCausalForm) {
+  const Sizes sizes{1, 1, 9, 4, 4};
+  const auto attention = nearest_rows(3, 4, sizes, DType::f64);
+  expect_error(ErrorKind::usage, {"routing has no causal form", "chosen over the whole sequence"},
+               [&] {
+                 run(*attention, &Attention::forward, draw(sizes, DType::f64), {true, {}});
+               });
+  EXPECT_THROW(attention->start(1, DType::f64), Error);
 }
 
 // A state begins as large as it becomes, unless there are more positions than `length` says.

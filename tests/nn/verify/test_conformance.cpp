@@ -80,6 +80,7 @@ TEST(Registry, ListsEveryMechanism) {
                             "lsh --rounds 3 --buckets 6 --window 20",
                             "routing --clusters 3 --window 20",
                             "routing --clusters 5 --window 7 --local-heads 1",
+                            "routing --clusters 3 --window 70 --assign top",
                             "clustered --clusters 9 --bits 12 --iterations 4",
                             "improved-clustered --clusters 9 --bits 12 --iterations 4 --keys 7",
                             "informer --factor 3",
