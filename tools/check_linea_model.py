@@ -50,6 +50,8 @@ def cases():
         yield COPY, f"--attention {attention}"
     for attention in "routing --window 3", "routing --clusters 3 --window 5 --local-heads 1", "routing:clusters=1/softmax":
         yield COPY, f"--attention {attention}"
+    for attention in "sinkhorn --block 4", "sinkhorn --block 3 --iterations 1 --sort-temperature 0.2", "sinkhorn:block=5:iterations=0/softmax":
+        yield COPY, f"--attention {attention}"
     for attention in "informer --factor 1", "informer --factor 2 --seed 7", "softmax/informer:factor=1":
         yield COPY, f"--attention {attention}"
     for attention in "luna --slots 5", "luna:slots=3/softmax":
@@ -58,7 +60,7 @@ def cases():
                       "mca", "mca --ratio 4", "bpt --keys 1", "bpt --keys 2", "pooling --window 3 --outer 9 --pool-size 2 --pool-stride 1",
                       "pooling --window 2 --outer 12 --pooling max", "average/prior --attention-output gated"):
         yield COPY, f"--attention {attention}"
-    for attention in "topk --keys 3", "local --block 5", "lsh --rounds 2", "routing --window 4", "informer --factor 1", "luna --slots 4":
+    for attention in "topk --keys 3", "local --block 5", "lsh --rounds 2", "routing --window 4", "sinkhorn --block 4", "informer --factor 1", "luna --slots 4":
         yield COPY, f"--attention-output gated --attention {attention}"
     for pattern in "band:3+global:2", "dilated:2x3/block:4x1", "strided:5+fixed:6x2":
         yield COPY, f"--attention sparse --pattern {pattern} --pattern-by head"

@@ -28,12 +28,11 @@ DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
 READ = """attention attention_output before beta_range bias block buckets channels class_embedding clusters codes decay dilation factor feature features gate_rank heads
-key_norm keys layer_convolution layers length levels local_heads nu outer output_head pattern pattern_by pool_size pool_stride pooling positions predict prior ramp
-randoms rank ratio reversible rounds rule seed size slots stride summary synth task tie window"""
+iterations key_norm keys layer_convolution layers length levels local_heads nu outer output_head pattern pattern_by pool_size pool_stride pooling positions predict prior ramp
+randoms rank ratio reversible rounds rule seed size slots sort_temperature stride summary synth task tie window"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes centroid_decay chunk class_dropout class_token clip codebook commitment copy_tokens data decay_steps device dim
 dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr mask max_time memory min_lr muon_lr
-muon_momentum optimizer projection recompute redraw sample_every save_every segment sigma spike_guard steps tensorboard threads
-tokenizer vocab warmup weight_decay"""
+muon_momentum optimizer projection recompute redraw sample_every save_every segment sigma sort_noise spike_guard steps tensorboard threads tokenizer vocab warmup weight_decay"""
 PATTERNS = "sparse local longformer bigbird sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()
 ALIASES = {"gdn": "silu gated-delta head unit", "gla": "identity decay channel none", "kda": "silu gated-delta channel unit",
            "retnet": "identity decay fixed none", "ssd": "silu decay head none"}
@@ -367,7 +366,7 @@ class Model:
                  "topk": lambda _, settings, x, q, k, v: softmax_attention(q, k, v, top_keys(q, k, settings["keys"])),
                  "average": lambda _, settings, x, q, k, v: divide(np.tri(len(x))) @ v, "bpt": self.tree, "mca": self.compressed,
                  "pooling": self.pooled, "prior": self.biased, "synthesizer": self.tabled,
-                 "lsh": self.hashed, "routing": self.routed, "informer": self.informer, "luna": self.luna, "vq": self.quantized,
+                 "lsh": self.hashed, "routing": self.routed, "sinkhorn": self.sorted, "informer": self.informer, "luna": self.luna, "vq": self.quantized,
                  "linear": self.linear_attention, "performer": self.performer, "soft-vq": self.quantized,
                  **dict.fromkeys(PATTERNS, self.sparse)}
         y = choose("the attention", settings["attention"], kinds)(block, settings, x, q, k, v)
@@ -383,7 +382,7 @@ class Model:
         if choose("the output", self.settings.get("attention_output", "plain"), ["plain", "gated"]) == "plain":
             return y
         gate = self.heads(self.linear(block + "output_gate", x))
-        if settings["attention"] not in ("softmax", "topk", "informer", "routing", *PATTERNS):
+        if settings["attention"] not in ("softmax", "topk", "informer", "routing", "sinkhorn", *PATTERNS):
             weight = self.tensor(block + "output_norm.weight").reshape(len(y), 1, -1)
             y = weight * y / np.sqrt((y ** 2).mean(axis=-1, keepdims=True) + 1e-6)
         return y * gate / (1 + np.exp(-gate))
@@ -418,6 +417,17 @@ class Model:
         keys = same & (rank[..., -1:] - rank < settings["window"]) | (np.eye(len(x)) > 0)
         keys[:settings["local_heads"]] = windowed(len(x), settings["window"])
         return softmax_attention(q, k, v, keys)
+
+    def sorted(self, block, settings, x, q, k, v):
+        """The block of i up to i, and sum_n S_mn of the blocks n before block m, S of causal Sinkhorn iterations (Tay 2020)."""
+        (H, N, D), b, i = q.shape, settings["block"], np.arange(len(x))[:, None]
+        C, own = N // b, i // b == np.arange(-(-N // b) * b) // b
+        k_means = k[:, :C * b].reshape(H, C, b, D).mean(axis=2).swapaxes(1, 2) / math.sqrt(D) / settings["sort_temperature"]
+        S = np.exp((divide(np.tri(N))[::b] @ q) @ k_means) * np.tri(own.shape[1] // b, C, k=-1)
+        for _ in range(settings["iterations"]):
+            S = divide(np.divide(S, S.cumsum(axis=1), out=np.zeros_like(S), where=S > 0))
+        k, v = (np.concatenate([(divide(S) @ y[:, :C * b].reshape(H, C, b * D)).reshape(H, -1, D), y], axis=1) for y in (k, v))
+        return softmax_attention(q, k, v, np.concatenate([own & (i >= b), own[:, :N] & np.tri(N, dtype=bool)], axis=1))
 
     def informer(self, block, settings, x, q, k, v):
         """Softmax attention where max - mean of U random scores is one of the U largest so far, else the mean of v (Zhou 2021)."""

@@ -15,7 +15,7 @@ BUDGETS = {
     "base": 510,
     "tensor": 7635,
     "autograd": 3460,
-    "nn": 3025,
+    "nn": 3026,
     "cuda": 10360,
     "data": 5360,
     "train": 5775,

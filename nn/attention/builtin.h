@@ -22,6 +22,7 @@ AttentionEntry performer_entry();
 AttentionEntry pooling_entry();
 AttentionEntry prior_entry();
 AttentionEntry routing_entry();
+AttentionEntry sinkhorn_entry();
 AttentionEntry soft_vq_entry();
 AttentionEntry softmax_entry();
 AttentionEntry sparse_entry();

@@ -27,7 +27,7 @@ TEST_F(Messages, SuggestTheNearestWord) {
   refused(2, "train --preset digits-dem --out run", {"'digits-dem'", "'digits-demo'"});
   refused(2, "train --preset zzzzzzzzzzzzzzzzzz --out run", {"zzzzzzzzzzzzzzzzzz", "digits-demo"});
   refused(2, kCopy + " --attention linaer --out run",
-          {"'linaer'", "performer, pooling, prior, retnet, routing, soft-vq, softmax, sparse, "});
+          {"'linaer'", "performer, pooling, prior, retnet, routing, sinkhorn, soft-vq, softmax, "});
   refused(2, kCopy + " --feature cosine --out run", {"'cosine'", "elu, relu, exp, square, dpfp"});
   refused(2, kCopy + " --optimizer sgd --out run", {"'sgd'", "adamw, adam, radam"});
   refused(2, kCopy + " --positions rotated --out run", {"'rotated'", "learned, sinusoidal"});
@@ -39,9 +39,9 @@ TEST_F(Messages, SuggestTheNearestWord) {
   refused(2, kCopy, {"--out"});
   refused(2, kCopy + " --device cuda --out run", {"'cuda'", "cpu"});
   refused(2, "verify --attention nope",
-          {"nope", "performer, pooling, prior, retnet, routing, soft-vq, softmax, sparse, "});
+          {"nope", "performer, pooling, prior, retnet, routing, sinkhorn, soft-vq, softmax, "});
   refused(2, "bench attention --attention nope --lengths 8 --seconds 0 --json",
-          {"'nope'", "performer, pooling, prior, retnet, routing, soft-vq, softmax, sparse, "});
+          {"'nope'", "performer, pooling, prior, retnet, routing, sinkhorn, soft-vq, softmax, "});
   EXPECT_FALSE(exists("run"));
 }
 

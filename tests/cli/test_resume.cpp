@@ -34,6 +34,7 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
       kText + " --rule gated",
       kText + " --attention luna --slots 5",
       kText + " --attention routing --clusters 3 --window 4 --local-heads 1",
+      kText + " --attention sinkhorn --block 4 --sort-noise 0.5",
       kText + " --rule delta",
       kText + " --rule gated-delta --memory long",
       "train --task text --data text.txt --length 16 --attention linear:rule=gated/softmax/vq "

@@ -272,7 +272,8 @@ bool takes_rounded(const AttentionOptions& options) {
   const std::unique_ptr<Attention> attention = make_attention(options);
   for (const char* const name : {"improved-clustered", "informer", "lsh", "prior", "routing"})
     if (options.name == name) return true;
-  if (attention->traits().softmax_weights) return !attention->traits().decides;
+  if (attention->traits().softmax_weights)
+    return !attention->traits().decides && options.name != "sinkhorn";
   if (options.name == "linear") return options.settings.text("rule") == "delta";
   if (options.name == "performer")
     return options.settings.text("feature") == "positive" ||

@@ -81,6 +81,7 @@ TEST(Registry, ListsEveryMechanism) {
                             "routing --clusters 3 --window 20",
                             "routing --clusters 5 --window 7 --local-heads 1",
                             "routing --clusters 3 --window 70 --assign top",
+                            "sinkhorn --block 16",
                             "clustered --clusters 9 --bits 12 --iterations 4",
                             "improved-clustered --clusters 9 --bits 12 --iterations 4 --keys 7",
                             "informer --factor 3",
@@ -120,8 +121,9 @@ TEST(Registry, AnUnknownNameListsTheNames) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_NE(std::string(error.what()).find("nonesuch"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("pooling, prior, retnet, routing, soft-vq, softmax, "),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(error.what()).find("pooling, prior, retnet, routing, sinkhorn, soft-vq, "),
+        std::string::npos)
         << error.what();
   }
 }
