@@ -23,7 +23,7 @@ void run_kernel(const CLI::App& command, const approx::Options& options, int64_t
   if (was_given(command, "--features")) kernel.features = options.features;
   if (was_given(command, "--draws")) kernel.draws = options.draws;
   kernel.rows = rows;
-  kernel.key_size = options.key_size;
+  if (was_given(command, "--key-size")) kernel.key_size = options.key_size;
   kernel.seed = options.seed;
   kernel.json = options.json;
   if (options.threads != 0) set_threads(static_cast<int>(options.threads));

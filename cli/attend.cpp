@@ -140,6 +140,33 @@ void run_attend(const attend::Options& options) {
   options.out.empty() ? print_results(out) : write_results(options, *attention, out);
 }
 
+// Shown after the flags.
+std::string footer() {
+  return "Examples:  linea attend --in qkv.safetensors --out y.safetensors --attention vq "
+         "--causal\n"
+         "           linea attend --in lessons/toy.json --causal --form recurrent --show steps\n\n"
+         "--in holds q, k [B,H,N,D] (lsh, synthesizer --synth dense: no k; average, synthesizer "
+         "--synth random: neither) and v [B,H,N,M], all F32 or all F64, and what the "
+         "attention needs:\n" +
+         tensors_help() +
+         "Gates are from 0 to 1, both included, and need --causal. A sum with the decay g writes "
+         "1 - g. A decay below 4e-44 counts as 4e-44.\n"
+         "With dy [B,H,N,M] the gradients are computed too (except with --form recurrent).\n"
+         "A file NAME.json holds the same as nested arrays, computed in F64: {\"q\": "
+         "[[0,0],[0,1]], "
+         "...}; leading sizes of 1 may be left out.\n"
+         "--out holds y, the omega, rotations or slots used, and with dy: dq, dk, dv and, named "
+         "likewise, the "
+         "gradients of a codebook, sigma and gates. Without --out, y and gradients are printed.\n"
+         "Where a decay is below 0.01 or exactly 1, its gradient is computed one position after "
+         "the other, slowly: the fast forms have it to about 1e-7 / gate in F32.\n"
+         "What an attention chooses by q and k (lsh, topk) is written as decisions, I32, and "
+         "taken "
+         "from --in "
+         "where they are there.\n"
+         "vq: dk is the gradient of the key's code, passed straight through.";
+}
+
 void add_sizes(CLI::App& command, AttentionOptions& attention) {
   add_option(command, "--segment", attention.segment,
              "positions whose features are in memory at once; 0: automatic",
@@ -160,29 +187,7 @@ void add_attend(CLI::App& program, int& exit_code) {
   options->attention.image_channels = 1;
   AttentionOptions& attention = options->attention;
   CLI::App& command = add_command(
-      program, "attend", "run one attention, with gradients, on your own tensors",
-      "Examples:  linea attend --in qkv.safetensors --out y.safetensors --attention vq --causal\n"
-      "           linea attend --in lessons/toy.json --causal --form recurrent --show steps\n\n"
-      "--in holds q, k [B,H,N,D] (lsh, synthesizer --synth dense: no k; average, synthesizer "
-      "--synth random: neither) and v [B,H,N,M], all F32 or all F64, and what the "
-      "attention needs:\n" +
-          tensors_help() +
-          "Gates are from 0 to 1, both included, and need --causal. A sum with the decay g writes "
-          "1 - g. A decay below 4e-44 counts as 4e-44.\n"
-          "With dy [B,H,N,M] the gradients are computed too (except with --form recurrent).\n"
-          "A file NAME.json holds the same as nested arrays, computed in F64: {\"q\": "
-          "[[0,0],[0,1]], "
-          "...}; leading sizes of 1 may be left out.\n"
-          "--out holds y, the omega, rotations or slots used, and with dy: dq, dk, dv and, named "
-          "likewise, the "
-          "gradients of a codebook, sigma and gates. Without --out, y and gradients are printed.\n"
-          "Where a decay is below 0.01 or exactly 1, its gradient is computed one position after "
-          "the other, slowly: the fast forms have it to about 1e-7 / gate in F32.\n"
-          "What an attention chooses by q and k (lsh, topk) is written as decisions, I32, and "
-          "taken "
-          "from --in "
-          "where they are there.\n"
-          "vq: dk is the gradient of the key's code, passed straight through.");
+      program, "attend", "run one attention, with gradients, on your own tensors", footer());
   add_option(command, "--in", options->in, "safetensors or JSON file with the inputs",
              OptionKind::required);
   add_option(command, "--out", options->out, "safetensors file to write; default: print results");

@@ -15,13 +15,13 @@ BUDGETS = {
     "base": 510,
     "tensor": 7635,
     "autograd": 3625,
-    "nn": 3038,
+    "nn": 3500,
     "cuda": 10360,
     "data": 5360,
     "train": 5775,
-    "bench": 2675,
+    "bench": 2840,
     "lab": 2500,
-    "cli": 1190,
+    "cli": 1205,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [

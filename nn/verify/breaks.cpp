@@ -103,9 +103,9 @@ Saboteur::Saboteur(const AttentionOptions& options) : right_(make_attention(opti
 }
 
 Var with_gradient_times(const Var& x, double factor) {
-  return Var::from_op(
-      "wrong", ops::scale(x.value(), 1.0), {x},
-      [factor](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, factor)}; });
+  return Var::from_op("wrong", x.value(), {x}, [factor](const Tensor& dy) -> std::vector<Gradient> {
+    return {ops::scale(dy, factor)};
+  });
 }
 
 const std::vector<Break>& breaks() {

@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(Lab, Lessons,
                          testing::Values("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "A",
                                          "B", "C"));
 
-// The same order everywhere, and not too long.
+// One order everywhere, and not too long.
 TEST_F(Lab, LessonsHaveTheirForm) {
   EXPECT_EQ(lab::lessons().size(), 13u);
   const Words order = {

@@ -42,7 +42,7 @@ void expect_caught(const std::string& name, const AttentionOptions& variant = {}
   expect_caught(make<Right>, make<Wrong>, name, variant, quick);
 }
 
-// The same of a break of `linea verify`.
+// Expects that a break of `linea verify` fails it.
 inline void expect_break_caught(const std::string& broken, const std::string& name,
                                 const AttentionOptions& variant = {}) {
   expect_caught(make<Saboteur>, find_break(broken).make, name, variant, true);
