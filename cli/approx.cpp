@@ -78,8 +78,8 @@ void add_approx(CLI::App& program, int& exit_code) {
   const auto kernel = std::make_shared<KernelFlags>();
   CLI::App& command = add_command(
       program, "approx", "measure how well random features estimate softmax attention",
-      "Examples:  linea approx --counts 64,256 --draws 20 --svg errors.svg\n"
-      "           linea approx --kernel --features positive,trig --rows 64\n\n"
+      "Example:  linea approx --counts 64,256 --draws 20 --svg errors.svg\n"
+      "          linea approx --kernel --features positive,trig --rows 64\n\n"
       "Errors are measured on the attention matrix, with rows that sum to 1, and on the output. "
       "hyperbolic and trig\nmake two features per random direction, so at equal --counts they use "
       "half as many directions. The weights\nof trig have signs and may cancel: rows with |sum a| "

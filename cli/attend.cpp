@@ -142,9 +142,9 @@ void run_attend(const attend::Options& options) {
 
 // Shown after the flags.
 std::string footer() {
-  return "Examples:  linea attend --in qkv.safetensors --out y.safetensors --attention vq "
+  return "Example:  linea attend --in qkv.safetensors --out y.safetensors --attention vq "
          "--causal\n"
-         "           linea attend --in lessons/toy.json --causal --form recurrent --show steps\n\n"
+         "          linea attend --in lessons/toy.json --causal --form recurrent --show steps\n\n"
          "--in holds q, k [B,H,N,D] (lsh, synthesizer --synth dense: no k; average, synthesizer "
          "--synth random: neither) and v [B,H,N,M], all F32 or all F64, and what the "
          "attention needs:\n" +

@@ -49,10 +49,11 @@ void add_lab(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<LabOptions>();
   CLI::App& command = add_command(
       program, "lab", "lessons on linear attention that run what they teach",
-      "Examples:  linea lab\n           linea lab run 1 2 3\n           linea lab check 3.1 17\n\n"
+      "Example:  linea lab\n          linea lab run 1 2 3\n          linea lab check 3.1 17\n\n"
       "Lessons use files of lessons/ in this folder; those that are missing are written there.");
   CLI::App& run = add_command(command, "run", "print lessons, with the output of their commands",
-                              "Exit 4: a command failed, or its output is not what the lesson says "
+                              "Example:  linea lab run 1\n\nExit 4: a command failed, or its "
+                              "output is not what the lesson says "
                               "(were files in lessons/ changed?).");
   add_option(run, "LESSON", options->ids, "numbers and letters of lessons, or all",
              OptionKind::required);
@@ -61,8 +62,9 @@ void add_lab(CLI::App& program, int& exit_code) {
     options->chosen = true;
     exit_code = run_lessons(*options);
   });
-  CLI::App& check = add_command(command, "check", "check the answer to an exercise",
-                                "Exit 0: right; 1: not yet, with a hint.");
+  CLI::App& check =
+      add_command(command, "check", "check the answer to an exercise",
+                  "Example:  linea lab check 3.1 17\n\nExit 0: right; 1: not yet, with a hint.");
   add_option(check, "EXERCISE", options->exercise, "such as 3.1", OptionKind::required);
   add_option(check, "ANSWER", options->answer, "a number", OptionKind::required);
   add_option(check, "--hint", options->hint,

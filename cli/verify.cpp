@@ -121,8 +121,8 @@ void add_verify(CLI::App& program, int& exit_code) {
   CLI::App& command = add_command(
       program, "verify",
       "check every attention: forms, gradients, causality, padding, determinism, memory",
-      "Examples:  linea verify --attention performer\n"
-      "           linea verify --attention linear --feature exp --check causality --break "
+      "Example:  linea verify --attention performer\n"
+      "          linea verify --attention linear --feature exp --check causality --break "
       "stabilizer\n\n"
       "With --break the attention has a known defect: exit 0 where a check fails, 4 where none "
       "does.");
