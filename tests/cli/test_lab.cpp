@@ -70,6 +70,7 @@ TEST_F(Lab, LessonsHaveTheirForm) {
 
 // A toy that someone has changed gives other numbers, and a lesson says so.
 TEST_F(Lab, SaysWhereAnOutputIsAnother) {
+  fs::create_directories(path("lessons"));
   put("lessons/toy.json",
       R"({"q": [[0,0],[0,1],[1,1]], "k": [[0,0],[1,0],[0,2]], "v": [[1,0],[0,1],[1,1]]})");
   const Outcome outcome = linea("lab run 3");
