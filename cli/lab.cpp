@@ -27,8 +27,8 @@ void list_lessons() {
     rows.push_back({lesson.id, lesson.title, fmt::format("{:.0f} s", lesson.seconds())});
   print_table({{"lesson"}, {"title"}, {"takes", true}}, rows);
   fmt::print(
-      "\nlinea lab run 1 runs a lesson's commands and prints it; letters come after numbers "
-      "that they continue.\n");
+      "\nlinea lab run 1 runs a lesson's commands and prints it; lessons with letters continue "
+      "those before them.\n");
 }
 
 int run_lessons(const LabOptions& options) {
