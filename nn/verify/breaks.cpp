@@ -111,7 +111,7 @@ Var with_gradient_times(const Var& x, double factor) {
 const std::vector<Break>& breaks() {
   static const std::vector<Break> all = {
       {"gradient", "gradients of q and k are 1% too large", "", make<WrongGradient>},
-      {"future", "every position sees all positions", "", make<SeesAll>},
+      {"future", "every position sees all positions", "", make<SeesAll>, true},
       {"stabilizer", "the largest key of the whole sequence is subtracted from all keys",
        "--attention linear --feature exp", make<LeakyStabilizer>},
       {"padding", "padded keys stay in the denominator", "", make<PaddingInDenominator>},

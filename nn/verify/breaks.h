@@ -43,6 +43,7 @@ struct Break {
   std::string about;      // what is wrong, as a clause
   std::string attention;  // that it is a defect of: flags; empty: any
   AttentionFactory make;
+  bool sees_all = false;  // in a form that is not causal, which the attention must have
 };
 
 // gradient, future, stabilizer, padding, redraw and overflow.
