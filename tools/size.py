@@ -21,7 +21,7 @@ BUDGETS = {
     "train": 5775,
     "bench": 2840,
     "lab": 2500,
-    "cli": 1205,
+    "cli": 1210,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [
