@@ -21,8 +21,8 @@ constexpr double kPi = 3.14159265358979323846;
 struct Moments {
   double second, third, fourth;
   double variance() const { return second - 1; }
-  // For the mean of `rows`, whose errors have mean square variance / rows: the standard error of that
-  // mean square over `draws`, as a share of it.
+  // For the mean of `rows`, whose errors have mean square variance / rows: the standard error of
+  // that mean square over `draws`, as a share of it.
   double standard_error(double rows, double draws) const {
     const double central = fourth - 4 * third + 6 * second - 3,
                  kurtosis = 3 + (central / (variance() * variance()) - 3) / rows;

@@ -1,5 +1,6 @@
-// How well the random features of the Performer estimate one number, exp(q^.k^), against what theory says of iid rows
-// (Choromanski et al. 2021, "Rethinking attention with Performers", lemma 2):
+// How well the random features of the Performer estimate one number, exp(q^.k^), against what
+// theory says of iid rows (Choromanski et al. 2021, "Rethinking attention with Performers", lemma
+// 2):
 //
 //   an estimate is the mean of R rows; its relative error has mean 0 and mean square v / R:
 //   positive    v = exp(s) - 1     s = |q^ + k^|^2
@@ -30,8 +31,8 @@ struct KernelError {
   bool rare() const { return standard_error > 0.2; }
 };
 
-// Pairs with |x^| = 1 and 2, and 0, 90 and 180 degrees, by the feature maps of the attention `performer`.
-// Errors: ErrorKind::usage, options out of range.
+// Pairs with |x^| = 1 and 2, and 0, 90 and 180 degrees, by the feature maps of the attention
+// `performer`. Errors: ErrorKind::usage, options out of range.
 std::vector<KernelError> measure_kernel(const KernelOptions& options);
 void print_kernel(const KernelOptions& options, const std::vector<KernelError>& errors);
 

@@ -51,9 +51,9 @@ struct Axis {
 };
 using Axes = std::vector<Axis>;
 
-// The tensors of --in, each checked as it is read, of a safetensors file or of nested arrays in JSON
-// (cli/attend_json.h), where leading axes of size 1 may be left out. Every error is ErrorKind::input and
-// names file and tensor.
+// The tensors of --in, each checked as it is read: a safetensors file, or nested arrays in JSON
+// (cli/attend_json.h), where leading axes of size 1 may be left out. Every error is
+// ErrorKind::input and names file and tensor.
 class InputFile {
  public:
   explicit InputFile(const std::string& path);

@@ -8,8 +8,8 @@
 
 namespace linea::attend {
 
-// Nested arrays, or a number, as f64, in the order of their names. Error: ErrorKind::input for a file that is not
-// JSON, rows of unlike lengths, more than four axes, or what is not a number.
+// Nested arrays, or a number, as f64, in the order of their names. Error: ErrorKind::input for a
+// file that is not JSON, rows of unlike lengths, more than four axes, or what is not a number.
 std::vector<NamedTensor> read_json_arrays(const std::string& path);
 
 }  // namespace linea::attend

@@ -99,8 +99,8 @@ std::vector<AttentionOptions> broken_variants(const VerifyOptions& options,
   return variants;
 }
 
-// 0, or 4 where a check failed; with --break, 4 where none did. Error: ErrorKind::usage for an attention
-// that does not exist.
+// 0, or 4 where a check failed; with --break, 4 where none did. Error: ErrorKind::usage for an
+// attention that does not exist.
 int run_verify(const VerifyOptions& options) {
   use_machine(0, options.device, "fp32");
   constexpr int kFailed = static_cast<int>(ErrorKind::numeric);

@@ -50,7 +50,8 @@ size_t line_start(const std::string& source, size_t at) {
   return end == std::string::npos ? 0 : end + 1;
 }
 
-// Whether the line belongs to the definition below it: a comment, or the beginning of a declaration.
+// Whether the line belongs to the definition below it: a comment, or the beginning of a
+// declaration.
 bool is_part(const std::string& line) {
   const size_t first = line.find_first_not_of(' ');
   if (first == std::string::npos) return false;

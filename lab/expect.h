@@ -6,7 +6,8 @@
 //
 //     softmax; 8192 @4 / softmax; 512 @4 from 6 to 30
 //
-//   the 4th word of the first line that begins with 8192 after one that begins with softmax, over ...
+//   the 4th word of the first line that begins with 8192 after one that begins with softmax,
+//   divided by that of the line that begins with 512
 #pragma once
 
 #include <string>

@@ -1,12 +1,14 @@
-// The lessons: Markdown in lessons/, part of the program. A lesson is text and blocks between lines of ```,
-// whose first word is their kind:
+// The lessons: Markdown in lessons/, part of the program. A lesson is text and blocks between lines
+// of ```, whose first word is their kind:
 //
 //   formula                 lines of formulas
 //   predict                 a question, three choices as lines "- ...", and "answer: ..."
-//   run SECONDS             a command; "quick: ..." is its shorter version, "long: ..." one that is shown alone
+//   run SECONDS             a command; "quick: ..." is its shorter version, "long: ..." one that
+//                           is shown alone
 //   expect KIND             what its output must hold (lab/expect.h)
 //   code FILE NAME          lines of this program, cut out when it is built
-//   question N.I number X   an exercise, "hint: ..." twice, and where to read more, "read: ..."; of kind text: no X
+//   question N.I number X   an exercise, "hint: ..." twice, and where to read more, "read: ...";
+//   question N.I text       one whose answer is no number
 #pragma once
 
 #include <string>

@@ -17,8 +17,8 @@ struct Output {
   double seconds = 0;
 };
 
-// A line "linea ...", without a shell. Its files in lessons/ that are missing here are written first. Error:
-// ErrorKind::input, the program does not start.
+// A line "linea ...", without a shell. Its files in lessons/ that are missing here are written
+// first. Error: ErrorKind::input, the program does not start.
 Output run_command(const std::string& command);
 
 // Prints the lesson as a page of text, each command with its output. -> how many commands failed or

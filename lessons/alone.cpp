@@ -1,10 +1,10 @@
-// Linear attention alone, trained, without a library: features, chunks, the two sweeps of the backward
-// pass, and gradient descent. Everything of it but the speed.
+// Linear attention alone, trained, without a library: features, chunks, the two sweeps of the
+// backward pass, and gradient descent. Everything of it but the speed.
 //
 //   g++ -std=c++20 -O2 lessons/alone.cpp -o alone && ./alone
 //
-// A sequence writes eight keys with their values, then asks for each of them in another order. Keys and
-// queries are rows of two tables, which are learned. The letters are those of lessons 3 to 5:
+// A sequence writes eight keys with their values, then asks for each of them in another order. Keys
+// and queries are rows of two tables, which are learned. The letters are those of lessons 3 to 5:
 //   y_i d_i = phi(q_i) S + sum_j a_ij v_j     n_i = dy_i / d_i      e_i = -(dy_i . y_i) / d_i
 //   dphi(q_i) = n_i S^T + e_i z               dphi(k_j) = v_j R^T + r
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Makes the files of lessons/ part of the program: embed_lessons TREE OUT.cpp OUT.d
 //
-// Lines ```code FILE NAME of a lesson get what FILE defines by this name (lab/excerpt.h). OUT.d names all
-// files that were read, for the build.
+// Lines ```code FILE NAME of a lesson get what FILE defines by this name (lab/excerpt.h). OUT.d
+// names all files that were read, for the build.
 #include <cstdio>
 #include <exception>
 #include <filesystem>

@@ -1,6 +1,6 @@
 // Attentions that are wrong on purpose: each must fail the conformance check that is there for its
-// defect, one that is known from other implementations wherever there is such. `linea verify --break`
-// and the tests of the checks use them.
+// defect, one that is known from other implementations wherever there is such. `linea verify
+// --break` and the tests of the checks use them.
 #pragma once
 
 #include <memory>

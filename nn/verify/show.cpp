@@ -186,8 +186,8 @@ class Show {
     return Tensor::from(x, {in_.q.size(0), in_.q.size(1), 1, M});
   }
 
-  // y_i d_i = phi(q_i) S + sum_j a_ij v_j, d_i = phi(q_i).z + sum_j a_ij, S and z before the chunk, j in
-  // it.
+  // y_i d_i = phi(q_i) S + sum_j a_ij v_j, d_i = phi(q_i).z + sum_j a_ij, S and z before the chunk,
+  // j in it.
   std::string chunks() const {
     require(causal_, "`show` steps: chunks have an order in the causal form alone: add --causal");
     require(mapped_ != nullptr && mapped_->traits().denominators && !in_.gate.defined(),

@@ -1,5 +1,5 @@
-// What an attention makes of a short sequence, step by step, as text: for `linea attend --show` and the
-// lessons. All of it is computed in f64.
+// What an attention makes of a short sequence, step by step, as text: for `linea attend --show` and
+// the lessons. All of it is computed in f64.
 #pragma once
 
 #include <string>
@@ -21,15 +21,15 @@ inline constexpr int64_t kMaxShown = 64;  // positions
 //              without gates), or the rows of weights (quadratic)
 std::vector<std::string> shown_names();
 
-// `options` as attention_for takes them. Errors: ErrorKind::usage, more than kMaxShown positions, or
-// what the attention does not have.
+// `options` as attention_for takes them. Errors: ErrorKind::usage, more than kMaxShown positions,
+// or what the attention does not have.
 std::string show(const AttentionOptions& options, const Inputs& in, Form form, bool causal,
                  const std::vector<std::string>& names);
 
 // A value within 5e-7 of a whole number as that number, any other with six decimals.
 std::string number_text(double x);
-// Rows of numbers in columns, after their names, each line after `indent` blanks. Matrices of several
-// sequences and heads are named x[b,h].
+// Rows of numbers in columns, after their names, each line after `indent` blanks. Matrices of
+// several sequences and heads are named x[b,h].
 std::string to_text(const std::vector<NamedTensor>& tensors, size_t indent = 0);
 
 }  // namespace linea::attend

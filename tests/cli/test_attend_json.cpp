@@ -1,4 +1,5 @@
-// linea attend on JSON, and what --show prints: the numbers of the lessons, recomputed by fractions.
+// linea attend on JSON, and what --show prints: the numbers of the lessons, recomputed by
+// fractions.
 #include "nn/verify/show.h"
 #include "tests/cli/attend_program.h"
 
