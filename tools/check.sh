@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks the sources without compiling them, in seconds: the format (clang-format 14), which folder includes which,
-# words (tools/words.txt), sizes (tools/size.py), exact numbers of lessons (tools/check_lessons.py), and what is not to be left behind. Part of ./test.sh.
+# words (tools/words.txt), sizes (tools/size.py), exact numbers of lessons (tools/check_lessons.py), and what is not to be
+# left behind. Part of ./test.sh.
 #
 #   tools/check.sh [--print]      --print: also the lines of code a folder
 set -uo pipefail
