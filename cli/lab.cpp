@@ -66,7 +66,7 @@ void add_lab(CLI::App& program, int& exit_code) {
       add_command(command, "check", "check the answer to an exercise",
                   "Example:  linea lab check 3.1 17\n\nExit 0: right; 1: not yet, with a hint.");
   add_option(check, "EXERCISE", options->exercise, "such as 3.1", OptionKind::required);
-  add_option(check, "ANSWER", options->answer, "a number", OptionKind::required);
+  add_option(check, "ANSWER", options->answer, "a number, or a file", OptionKind::required);
   add_option(check, "--hint", options->hint,
              "which hint, if it is wrong: 1, 2, or 3, where to read", OptionKind::shows_default);
   set_action(check, [options, &exit_code] {

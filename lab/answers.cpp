@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "base/settings.h"
+#include "lab/expect.h"
 #include "lab/lesson.h"
+#include "lab/run.h"
 #include "train/record/table.h"
 
 namespace linea::lab {
@@ -16,7 +18,7 @@ constexpr double kTolerance = 0.005;  // of answers that are rounded, as a share
 
 struct Question {
   const Block* block;
-  std::string kind, value;  // "number" and what is right
+  std::string kind, value;  // "number" and what is right, "file" or "text"
 };
 
 Question find_question(const std::string& id) {
@@ -28,23 +30,41 @@ Question find_question(const std::string& id) {
       std::string found, kind, value;
       about >> found >> kind >> value;
       if (found == id) return {&block, kind, value};
-      if (kind == "number") ids.push_back(found);
+      if (kind != "text") ids.push_back(found);
     }
-  fail(ErrorKind::usage, "there is no exercise '{}'; those with a number as their answer are {}",
-       id, fmt::join(ids, ", "));
+  fail(ErrorKind::usage, "there is no exercise '{}'; those that can be checked are {}", id,
+       fmt::join(ids, ", "));
+}
+
+bool is_right_number(const Question& question, const std::string& answer) {
+  const double right = std::strtod(question.value.c_str(), nullptr),
+               given = parse_number<double>("ANSWER", answer);
+  // Whole numbers must be met.
+  const bool whole = right == std::round(right) && question.value.find('.') == std::string::npos;
+  return whole ? given == right : std::abs(given - right) <= kTolerance * std::abs(right);
+}
+
+bool is_right_file(const Question& question, const std::string& file) {
+  std::istringstream command(question.block->values("run").at(0));
+  std::vector<std::string> words;
+  for (std::string word; command >> word;) words.push_back(word == "FILE" ? file : word);
+  const Output output = run_words(words);
+  if (output.exit_code != 0)
+    fail(static_cast<ErrorKind>(output.exit_code), "{}: the exercise's command cannot use it",
+         file);
+  const std::string reason = mismatch("ratio", question.block->values("holds"), output.text);
+  if (!reason.empty()) fmt::print("{}\n", reason);
+  return reason.empty();
 }
 
 }  // namespace
 
 bool check_answer(const std::string& id, const std::string& answer, int64_t hint) {
   const Question question = find_question(id);
-  require(question.kind == "number",
-          "exercise {} has no number as its answer: think about it, or run it", id);
-  const double right = std::strtod(question.value.c_str(), nullptr),
-               given = parse_number<double>("ANSWER", answer);
-  // Whole numbers must be met.
-  const bool whole = right == std::round(right) && question.value.find('.') == std::string::npos;
-  if (whole ? given == right : std::abs(given - right) <= kTolerance * std::abs(right)) {
+  require(question.kind != "text",
+          "exercise {} is one to think about, or to run: nothing is checked", id);
+  if (question.kind == "number" ? is_right_number(question, answer)
+                                : is_right_file(question, answer)) {
     fmt::print("{}: right\n", id);
     return true;
   }

@@ -9,7 +9,7 @@
 namespace linea::lab {
 namespace {
 
-constexpr const char* kKeys[] = {"quick", "long", "answer", "hint", "read"};
+constexpr const char* kKeys[] = {"quick", "long", "answer", "hint", "read", "run", "holds"};
 
 bool begins(const std::string& line, const std::string& with) { return line.rfind(with, 0) == 0; }
 

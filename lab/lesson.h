@@ -8,7 +8,9 @@
 //   expect KIND             what its output must hold (lab/expect.h)
 //   code FILE NAME          lines of this program, cut out when it is built
 //   question N.I number X   an exercise, "hint: ..." twice, and where to read more, "read: ...";
-//   question N.I text       one whose answer is no number
+//   question N.I file       one whose answer is a file: what "run: ..." prints with it in the place
+//                           of FILE is as "holds: ..." says (lab/expect.h, ratio)
+//   question N.I text       one to think about
 #pragma once
 
 #include <string>

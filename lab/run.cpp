@@ -90,6 +90,10 @@ Output run_command(const std::string& command) {
   std::istringstream stream(command);
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
+  return run_words(words);
+}
+
+Output run_words(const std::vector<std::string>& words) {
   write_missing_files(words);
   const Stopwatch watch;
   const Process process(words);

@@ -20,6 +20,7 @@ struct Output {
 // A line "linea ...", without a shell. Its files in lessons/ that are missing here are written
 // first. Error: ErrorKind::input, the program does not start.
 Output run_command(const std::string& command);
+Output run_words(const std::vector<std::string>& words);  // the words of such a line
 
 // Prints the lesson as a page of text, each command with its output. -> how many commands failed or
 // gave something else than the lesson expects, each with the reason on stderr.
