@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "bench/approx.h"
+#include "bench/approx_kernel.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/terminal.h"
@@ -11,6 +12,23 @@
 
 namespace linea {
 namespace {
+
+struct KernelFlags {
+  bool asked = false;
+  int64_t rows = 64;
+};
+
+void run_kernel(const CLI::App& command, const approx::Options& options, int64_t rows) {
+  approx::KernelOptions kernel;
+  if (was_given(command, "--features")) kernel.features = options.features;
+  if (was_given(command, "--draws")) kernel.draws = options.draws;
+  kernel.rows = rows;
+  if (was_given(command, "--key-size")) kernel.key_size = options.key_size;
+  kernel.seed = options.seed;
+  kernel.json = options.json;
+  if (options.threads != 0) set_threads(static_cast<int>(options.threads));
+  approx::print_kernel(kernel, approx::measure_kernel(kernel));
+}
 
 void check_range(const char* flag, int64_t value, int64_t min, int64_t max) {
   require(value >= min && value <= max, "{} is {}; it must be from {} to {}", flag, value, min,
@@ -57,9 +75,11 @@ void run_approx(const approx::Options& options) {
 
 void add_approx(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<approx::Options>();
+  const auto kernel = std::make_shared<KernelFlags>();
   CLI::App& command = add_command(
       program, "approx", "measure how well random features estimate softmax attention",
-      "Example:  linea approx --counts 64,256 --draws 20 --svg errors.svg\n\n"
+      "Example:  linea approx --counts 64,256 --draws 20 --svg errors.svg\n"
+      "          linea approx --kernel --features positive,trig --rows 64\n\n"
       "Errors are measured on the attention matrix, with rows that sum to 1, and on the output. "
       "hyperbolic and trig\nmake two features per random direction, so at equal --counts they use "
       "half as many directions. The weights\nof trig have signs and may cancel: rows with |sum a| "
@@ -86,8 +106,19 @@ void add_approx(CLI::App& program, int& exit_code) {
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores",
              OptionKind::shows_default);
   add_flag(command, "--json", options->json, "one JSON object per line");
-  set_action(command, [options, &exit_code] {
-    run_approx(*options);
+  add_flag(
+      command, "--kernel", kernel->asked,
+      "instead, the errors of exp(q.k) itself, of two rows, next to those that theory predicts; "
+      "20000 draws by default");
+  add_option(command, "--rows", kernel->rows, "rows of omega, of --kernel",
+             OptionKind::shows_default);
+  for (const char* other : {"--projections", "--counts", "--stddev", "--length", "--csv", "--svg"})
+    exclude_each_other(command, "--kernel", other);
+  set_action(command, [options, kernel, &command, &exit_code] {
+    require(kernel->asked || !was_given(command, "--rows"),
+            "--rows is of --kernel: add it, or "
+            "use --counts");
+    kernel->asked ? run_kernel(command, *options, kernel->rows) : run_approx(*options);
     exit_code = 0;
   });
 }

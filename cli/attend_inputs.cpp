@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include "cli/attend_inputs.h"
+
+#include "cli/attend_json.h"
 
 namespace linea::attend {
 namespace {
@@ -65,27 +68,58 @@ std::string position_text(const Shape& shape, int64_t index) {
   return fmt::format("[{}]", fmt::join(position, ","));
 }
 
-InputFile::InputFile(const std::string& path) : path_(path), file_(SafetensorsFile::open(path)) {
-  for (const std::string& warning : file_.warnings()) fmt::print(stderr, "linea: {}\n", warning);
+InputFile::InputFile(const std::string& path) : path_(path) {
+  if (std::filesystem::path(path).extension() == ".json") {
+    arrays_ = read_json_arrays(path);
+    for (const auto& [name, tensor] : arrays_)
+      entries_.push_back({name, "F64", tensor.shape().sizes(), 0, 0});
+    return;
+  }
+  file_ = SafetensorsFile::open(path);
+  entries_ = file_->entries();
+  for (const std::string& warning : file_->warnings()) fmt::print(stderr, "linea: {}\n", warning);
+}
+
+bool InputFile::has(const std::string& name) const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const SafetensorsEntry& entry) { return entry.name == name; });
+}
+
+const SafetensorsEntry& InputFile::entry(const std::string& name) const {
+  return *std::find_if(entries_.begin(), entries_.end(),
+                       [&](const SafetensorsEntry& entry) { return entry.name == name; });
+}
+
+std::vector<int64_t> InputFile::shape_of(const SafetensorsEntry& entry, size_t rank) const {
+  std::vector<int64_t> shape = entry.shape;
+  if (!file_ && shape.size() < rank) shape.insert(shape.begin(), rank - shape.size(), 1);
+  return shape;
+}
+
+Tensor InputFile::load(const std::string& name) const {
+  if (file_) return file_->read(name);
+  return std::find_if(arrays_.begin(), arrays_.end(),
+                      [&](const NamedTensor& array) { return array.name == name; })
+      ->tensor;
 }
 
 Tensor InputFile::read(const std::string& name, const Axes& axes, const std::string& why) {
   if (!has(name))
     fail(ErrorKind::input, "{}: there is no tensor {}; {}it must be {}", path_, name, why,
          to_string(axes));
-  const SafetensorsEntry& entry = file_.entry(name);
-  check_dtype(entry);
-  bool fits = entry.shape.size() == axes.size();
+  check_dtype(entry(name));
+  const std::vector<int64_t> shape = shape_of(entry(name), axes.size());
+  bool fits = shape.size() == axes.size();
   for (size_t i = 0; fits && i < axes.size(); ++i)
-    fits = axes[i].size == 0 || axes[i].size == entry.shape[i];
+    fits = axes[i].size == 0 || axes[i].size == shape[i];
   if (!fits)
-    fail(ErrorKind::input, "{}: {} is [{}]; {}it must be {}", path_, name,
-         fmt::join(entry.shape, ","), why, to_string(axes));
-  if (std::find(entry.shape.begin(), entry.shape.end(), 0) != entry.shape.end())
+    fail(ErrorKind::input, "{}: {} is [{}]; {}it must be {}", path_, name, fmt::join(shape, ","),
+         why, to_string(axes));
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end())
     fail(ErrorKind::input,
          "{}: {} is [{}], which has no elements; {}it must be {}, every size at least 1", path_,
-         name, fmt::join(entry.shape, ","), why, to_string(axes));
-  const Tensor result = file_.read(name);
+         name, fmt::join(shape, ","), why, to_string(axes));
+  const Tensor result = load(name).reshape(Shape(shape));
   used_.insert(name);
   refuse(
       name, result, [](auto x) { return std::isfinite(x); }, "every number must be finite");
@@ -94,7 +128,7 @@ Tensor InputFile::read(const std::string& name, const Axes& axes, const std::str
 
 void InputFile::warn_of_unused(const std::string& label) const {
   std::vector<std::string> names;
-  for (const SafetensorsEntry& entry : file_.entries())
+  for (const SafetensorsEntry& entry : entries_)
     if (used_.count(entry.name) == 0) names.push_back(quoted_name(entry.name));
   if (!names.empty())
     fmt::print(stderr, "linea: {}: {} does not use {}: ignored\n", path_, label,
@@ -113,11 +147,12 @@ void InputFile::check_dtype(const SafetensorsEntry& entry) {
 }
 
 Tensor InputFile::read_indices(const std::string& name) {
-  const SafetensorsEntry& entry = file_.entry(name);
-  if (entry.dtype != "I32")
-    fail(ErrorKind::input, "{}: {} is {}; it must be I32", path_, name, entry.dtype);
+  const std::string& dtype = entry(name).dtype;
+  if (dtype != "I32")
+    fail(ErrorKind::input, "{}: {} is {}; it must be I32{}", path_, name, dtype,
+         file_ ? "" : ", which JSON has not: leave it out, or use a safetensors file");
   used_.insert(name);
-  return file_.read(name);
+  return load(name);
 }
 
 namespace {

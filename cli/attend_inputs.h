@@ -19,6 +19,7 @@ struct Options {
   AttentionOptions attention;
   Settings settings;  // texts, by key
   std::string form = "chunked", device = "cpu", in, out;
+  std::vector<std::string> show;  // attend::shown_names()
   bool causal = false;
   int64_t seed = 1, threads = 0;
 };
@@ -50,13 +51,14 @@ struct Axis {
 };
 using Axes = std::vector<Axis>;
 
-// The tensors of --in, each checked as it is read. Every error is ErrorKind::input and names file
-// and tensor.
+// The tensors of --in, each checked as it is read: a safetensors file, or nested arrays in JSON
+// (cli/attend_json.h), where leading axes of size 1 may be left out. Every error is
+// ErrorKind::input and names file and tensor.
 class InputFile {
  public:
   explicit InputFile(const std::string& path);
 
-  bool has(const std::string& name) const { return file_.contains(name); }
+  bool has(const std::string& name) const;
 
   // `why` goes before the shape that is asked for: "with q [2,3,17,5] ".
   Tensor read(const std::string& name, const Axes& axes, const std::string& why = "");
@@ -74,10 +76,16 @@ class InputFile {
   void warn_of_unused(const std::string& label) const;
 
  private:
+  const SafetensorsEntry& entry(const std::string& name) const;
   void check_dtype(const SafetensorsEntry& entry);
+  // An entry's shape; of JSON as one of `rank` axes.
+  std::vector<int64_t> shape_of(const SafetensorsEntry& entry, size_t rank) const;
+  Tensor load(const std::string& name) const;
 
   std::string path_;
-  SafetensorsFile file_;
+  std::optional<SafetensorsFile> file_;  // none: arrays_, of JSON
+  std::vector<NamedTensor> arrays_;
+  std::vector<SafetensorsEntry> entries_;
   std::string first_, dtype_;
   std::set<std::string> used_;
 };

@@ -17,6 +17,7 @@ void add_attend(CLI::App& program, int& exit_code);   // attend.cpp
 void add_verify(CLI::App& program, int& exit_code);   // verify.cpp
 void add_bench(CLI::App& program, int& exit_code);    // bench.cpp
 void add_compare(CLI::App& program, int& exit_code);  // compare.cpp
+void add_lab(CLI::App& program, int& exit_code);      // lab.cpp
 void add_approx(CLI::App& program, int& exit_code);   // approx.cpp
 void add_data(CLI::App& program, int& exit_code);     // data.cpp
 void add_info(CLI::App& program, int& exit_code);     // info.cpp

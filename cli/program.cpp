@@ -66,16 +66,24 @@ struct Command {
   void (*add)(CLI::App& program, int& exit_code);
   bool alone = true;  // does not describe the others
 };
-constexpr Command kCommands[] = {
-    {"train", linea::add_train},      {"sample", linea::add_sample},
-    {"eval", linea::add_eval},        {"judge", linea::add_judge},
-    {"attend", linea::add_attend},    {"verify", linea::add_verify},
-    {"bench", linea::add_bench},      {"compare", linea::add_compare},
-    {"approx", linea::add_approx},    {"data", linea::add_data},
-    {"info", linea::add_info},        {"runs", linea::add_runs},
-    {"presets", linea::add_presets},  {"plot", linea::add_plot},
-    {"help", linea::add_help, false}, {"completion", linea::add_completion, false},
-    {"man", linea::add_man, false}};
+constexpr Command kCommands[] = {{"train", linea::add_train},
+                                 {"sample", linea::add_sample},
+                                 {"eval", linea::add_eval},
+                                 {"judge", linea::add_judge},
+                                 {"attend", linea::add_attend},
+                                 {"verify", linea::add_verify},
+                                 {"bench", linea::add_bench},
+                                 {"compare", linea::add_compare},
+                                 {"approx", linea::add_approx},
+                                 {"lab", linea::add_lab},
+                                 {"data", linea::add_data},
+                                 {"info", linea::add_info},
+                                 {"runs", linea::add_runs},
+                                 {"presets", linea::add_presets},
+                                 {"plot", linea::add_plot},
+                                 {"help", linea::add_help, false},
+                                 {"completion", linea::add_completion, false},
+                                 {"man", linea::add_man, false}};
 
 // A command that is called by its name is built alone: the others would take a third of a start.
 // But for its help, in which CLI11 orders flags that exclude each other by their addresses.

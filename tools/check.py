@@ -7,7 +7,7 @@ import fnmatch
 import re
 import sys
 
-# cli -> bench, judge -> train -> nn -> autograd -> tensor -> base; cuda -> tensor; train -> data -> tensor
+# cli -> lab -> bench, judge -> train -> nn -> autograd -> tensor -> base; cuda -> tensor; train -> data -> tensor
 LAYERS = {
     "base": "base",
     "tensor": "tensor base",
@@ -19,7 +19,8 @@ LAYERS = {
     "train": "train data nn autograd tensor base",
     "bench": "bench train data nn autograd tensor base",
     "judge": "judge train data nn autograd tensor base",
-    "cli": "cli bench judge train data nn autograd tensor base",
+    "lab": "lab bench judge train data nn autograd tensor base",
+    "cli": "cli lab bench judge train data nn autograd tensor base",
 }
 NOT_INCLUDED = {"data/readers": "data/tasks/", "tensor": "tensor/cpu/", "cuda": "tensor/cpu/"}
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks the sources without compiling them, in seconds: the format (clang-format 14), which folder includes which,
-# words (tools/words.txt), sizes (tools/size.py), and what is not to be left behind. Part of ./test.sh.
+# words (tools/words.txt), sizes (tools/size.py), exact numbers of lessons (tools/check_lessons.py), and what is not to be
+# left behind. Part of ./test.sh.
 #
 #   tools/check.sh [--print]      --print: also the lines of code a folder
 set -uo pipefail
@@ -19,9 +20,10 @@ elif ! grep -E '\.(h|cpp|cu)$' <<<"$files" | xargs "$formatter" --dry-run -Werro
   failed=1
 fi
 if ! command -v python3 >/dev/null; then
-  echo "python3 is not here: includes, words and sizes are NOT checked"
+  echo "python3 is not here: includes, words, sizes and lessons are NOT checked"
 else
   python3 tools/check.py <<<"$files" || failed=1
   python3 tools/size.py "$@" <<<"$files" || failed=1
+  python3 tools/check_lessons.py || failed=1
 fi
 exit $failed

@@ -15,16 +15,17 @@ BUDGETS = {
     "base": 510,
     "tensor": 7635,
     "autograd": 3460,
-    "nn": 3026,
+    "nn": 3488,
     "cuda": 10360,
     "data": 5360,
     "train": 5775,
-    "bench": 2675,
-    "cli": 1190,
+    "bench": 2840,
+    "lab": 2500,
+    "cli": 1210,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [
-    f"cli/{command}*.cpp" for command in "approx attend bench compare data eval help info judge manual plot presets runs sample train verify".split()]
+    f"cli/{command}*.cpp" for command in "approx attend bench compare data eval help info judge lab manual plot presets runs sample train verify".split()]
 MAX_FILE, MAX_FUNCTION = 400, 60
 MAX_FILES = {"tools/linea_model.py": 660}  # one file that a user can copy
 KERNELS = ("tensor/cpu/", "cuda/")

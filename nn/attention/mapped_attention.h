@@ -18,11 +18,11 @@ class MappedAttention : public Attention {
     return rule_->forward(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
   }
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return rule_->quadratic(rule_->inputs(map_, in, mask), mask);
+    return rule_->quadratic(features_of(in, mask), mask);
   }
   Tensor decay_gradient(const AttentionInputs& in, const Tensor& dy) const override {
     if (!rule_->spec().decay_gate) return {};
-    return naive::decay_gradient(rule_->inputs(map_, in, {}), dy);
+    return naive::decay_gradient(features_of(in, {}), dy);
   }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     return rule_->start(*map_, batch, options_.heads, options_.key_size, options_.value_size,
@@ -33,6 +33,12 @@ class MappedAttention : public Attention {
   }
   AttentionFlops flops(int64_t) const override {
     return rule_->flops(map_->features(options_.key_size), options_.value_size);
+  }
+  const FeatureMap& map() const { return *map_; }
+  const UpdateRule& rule() const { return *rule_; }
+  // Features and gates as the definitions of the rule take them.
+  naive::Inputs features_of(const AttentionInputs& in, const AttentionMask& mask) const {
+    return rule_->inputs(map_, in, mask);
   }
 
  protected:

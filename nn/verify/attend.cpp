@@ -11,17 +11,10 @@ namespace {
 // y [B,H,N,M] of one position after the other.
 Tensor recurrent(const Attention& attention, const Inputs& in) {
   const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2), M = in.v.size(3);
-  const auto by_position = [&](const Tensor& x) {  // [N,B,H,1,W]
-    if (!x.defined()) return x;
-    return ops::permute(x, {{1, 1, B * H, N}, {0, 1, 3, 2}, x.size(3)}, {N, B, H, 1, x.size(3)});
-  };
-  const Tensor q = by_position(in.q), k = by_position(in.k), v = by_position(in.v),
-               gate = by_position(in.gate), y(v.shape(), v.dtype());
-  const std::unique_ptr<AttentionState> state = attention.start(B, v.dtype());
-  for (int64_t n = 0; n < N; ++n)
-    ops::copy_into(attention.step(*state, {Var(q.select(n)), Var(k.select(n)), Var(v.select(n)),
-                                           gate.defined() ? Var(gate.select(n)) : Var()}),
-                   y.select(n));
+  const Tensor y({N, B, H, 1, M}, in.v.dtype());
+  each_step(attention, in, [&](int64_t t, const Tensor& y_t, const AttentionState&) {
+    ops::copy_into(y_t, y.select(t));
+  });
   return ops::permute(y, {{1, 1, N, B * H}, {0, 1, 3, 2}, M}, in.v.shape());
 }
 
@@ -87,6 +80,25 @@ std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions opti
   }
   attention->buffers_changed();
   return attention;
+}
+
+void each_step(
+    const Attention& attention, const Inputs& in,
+    const std::function<void(int64_t t, const Tensor& y, const AttentionState& state)>& visit) {
+  const NoGrad no_grad;
+  const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2);
+  const auto by_position = [&](const Tensor& x) {  // [N,B,H,1,W]
+    if (!x.defined()) return x;
+    return ops::permute(x, {{1, 1, B * H, N}, {0, 1, 3, 2}, x.size(3)}, {N, B, H, 1, x.size(3)});
+  };
+  const Tensor q = by_position(in.q), k = by_position(in.k), v = by_position(in.v),
+               gate = by_position(in.gate);
+  const std::unique_ptr<AttentionState> state = attention.start(B, in.v.dtype());
+  for (int64_t n = 0; n < N; ++n)
+    visit(n,
+          attention.step(*state, {Var(q.select(n)), Var(k.select(n)), Var(v.select(n)),
+                                  gate.defined() ? Var(gate.select(n)) : Var()}),
+          *state);
 }
 
 std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, Form form,

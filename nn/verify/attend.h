@@ -1,6 +1,7 @@
 // One attention on given tensors, in the form that is asked for, with gradients.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ std::string decision_name(size_t n);
 Tensor find_tensor(const Attention& attention, const std::string& name);
 // The attention of the inputs' sizes and dtype, with their numbers.
 std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions options);
+// The recurrent form, one position after the other: visit(t, y [B,H,1,M], the state after t).
+void each_step(
+    const Attention& attention, const Inputs& in,
+    const std::function<void(int64_t t, const Tensor& y, const AttentionState& state)>& visit);
 // y; given dy, dq, dk, dv, the gradients of the parts of the gates as "d" with their names, and those of
 // parameters; and what was decided (not by the recurrent form). A part of one number a head and
 // position is [B,H,N].

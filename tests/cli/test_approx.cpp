@@ -161,7 +161,41 @@ TEST_F(Approx, WritesATableAFileAndAChart) {
   EXPECT_EQ(json[0]["output_mse"]["stderr"], "nan");
 }
 
+// Errors of single pairs against the formulas, evaluated here, and by their standard errors.
+TEST_F(Approx, MeasuresTheKernel) {
+  const std::string command =
+      "approx --kernel --features positive,hyperbolic,trig --draws 8000 --json";
+  const std::vector<nlohmann::json> lines = json_lines(done(command).out);
+  ASSERT_EQ(lines.size(), 3u * 2 * 3);
+  int compared = 0;
+  for (const nlohmann::json& line : lines) {
+    SCOPED_TRACE(dump_json(line));
+    const double x = line["length"].get<double>(),
+                 cosine = std::cos(std::acos(-1) * line["angle"].get<double>() / 180),
+                 s = 2 * x * x * (1 + cosine), t = 2 * x * x * (1 - cosine);
+    const double square = line["feature"] == "positive"     ? std::exp(s) - 1
+                          : line["feature"] == "hyperbolic" ? std::cosh(s) - 1
+                                                            : std::cosh(t) - 1;
+    EXPECT_NEAR(line["predicted"].get<double>(), std::sqrt(square / 64), 1e-6 * (1 + square));
+    if (square < 1e-9) {
+      EXPECT_LT(line["measured"].get<double>(), 1e-7);
+    }
+    EXPECT_EQ(line["rare"].get<bool>(), line["feature"] != "trig" && s > 3);
+    if (!line.contains("standard_errors")) continue;
+    ++compared;
+    EXPECT_LT(std::abs(line["standard_errors"].get<double>()), 4);
+    EXPECT_NEAR(line["measured"].get<double>(), std::sqrt(square / 64),
+                0.25 * std::sqrt(square / 64));
+  }
+  EXPECT_EQ(compared, 6);
+}
+
 TEST_F(Approx, RefusesInvalidOptions) {
+  refused(2, "approx --rows 16", {"--rows", "--kernel"});
+  refused(2, "approx --kernel --counts 16", {"--kernel", "--counts", "exclude each other"});
+  refused(2, "approx --kernel --rows 0", {"--rows is 0", "1 to 4096"});
+  refused(2, "approx --kernel --draws 99999", {"--draws is 99999", "65000"});
+  refused(2, "approx --kernel --key-size 1", {"--key-size is 1"});
   refused(2, "approx --features relu", {"relu", "not an estimator", "positive, hyperbolic, trig"});
   refused(2, "approx --features cosine", {"cosine", "positive, hyperbolic, trig"});
   refused(2, "approx --projections sparse", {"sparse", "iid, orthogonal, stratified, fixed-norm"});

@@ -40,7 +40,6 @@ TEST_F(Attend, RefusesInvalidCombinations) {
     usage(fmt::format(" --{} -1", flag), {fmt::format("--{} is -1", flag)});
   usage(" --threads many", {"--threads"});
   usage(" --chunks 8", {"'--chunks'", "'--chunk'"});
-  refused(2, "attend --in bad.safetensors", {"--out"});
   refused(2, "attend --out none.safetensors", {"--in"});
   refused(2, "attend --in bad.safetensors --out bad.safetensors", {"--in", "--out"});
 }

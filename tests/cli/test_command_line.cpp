@@ -45,7 +45,7 @@ TEST_F(CommandLine, NamesWhatIsWrong) {
   refused(2, "bench memory --lengths 8,x", {"--lengths is 'x'; it must be a whole number"});
   refused(2, "sample run --count", {"--count needs a value"});
   refused(2, "sample", {"RUN is required; see linea sample --help"});
-  refused(2, "attend --in x", {"--out is required; see linea attend --help"});
+  refused(2, "attend --out x", {"--in is required; see linea attend --help"});
   refused(2, "sample run --prompt a --prompt-file b",
           {"--prompt", "--prompt-file", "exclude each other: choose one"});
   refused(2, "eval run --json=5x", {"--json: 5x is neither true nor false"});

@@ -174,7 +174,8 @@ TEST_F(ManualTest, ManualHasFilesAndEnvironment) {
   const std::string environment = manual.substr(section);
   const std::regex variable("getenv\\(\"([A-Z_]+)\"\\)");
   std::set<std::string> read;
-  for (const char* folder : {"tensor", "autograd", "nn", "data", "train", "bench", "judge", "cli"})
+  for (const char* folder :
+       {"tensor", "autograd", "nn", "data", "train", "bench", "judge", "lab", "cli"})
     for (const fs::path& file : fs::recursive_directory_iterator(fs::path(LINEA_SOURCE) / folder)) {
       if (file.extension() != ".cpp") continue;
       const std::string source = read_file(file);

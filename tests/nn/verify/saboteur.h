@@ -1,50 +1,20 @@
-// Attentions that are wrong on purpose: each must fail the conformance check that is there for its
-// defect, one that is known from other implementations wherever there is such.
+// Further attentions that are wrong on purpose (nn/verify/breaks.h): each must fail the conformance
+// check that is there for its defect.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "nn/verify/breaks.h"
 #include "nn/verify/conformance.h"
 
 namespace linea::sabotage {
 
-// A right attention whose methods saboteurs replace one at a time.
-class Saboteur : public Attention {
- public:
-  explicit Saboteur(const AttentionOptions& options) : right_(make_attention(options)) {
-    traits_ = right_->traits();
-    gate_ = right_->gate();
-  }
-  AttentionFlops flops(int64_t length) const override { return right_->flops(length); }
-  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return right_->forward(in, mask);
-  }
-  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return right_->quadratic(in, mask);
-  }
-  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return right_->start(batch, dtype);
-  }
-  Tensor step(AttentionState& state, const AttentionInputs& in) const override {
-    return right_->step(state, in);
-  }
-  std::vector<Buffer> buffers() const override { return right_->buffers(); }
-  Parameters parameters() const override { return right_->parameters(); }
-
- protected:
-  std::unique_ptr<Attention> right_;
-};
-
-template <typename Wrong>
-Check check_of(const std::string& name, const AttentionOptions& variant = {}, bool quick = true) {
-  const AttentionFactory make = [](const AttentionOptions& options) {
-    return std::make_unique<Wrong>(options);
-  };
+inline Check check_of(const AttentionFactory& make, const std::string& name,
+                      const AttentionOptions& variant = {}, bool quick = true) {
   const std::vector<Check> checks = check_attention(variant, {quick, name, make});
   for (const Check& check : checks)
     if (check.name == name) return check;
@@ -52,14 +22,30 @@ Check check_of(const std::string& name, const AttentionOptions& variant = {}, bo
   return {};
 }
 
+inline void expect_caught(const AttentionFactory& right_one, const AttentionFactory& wrong_one,
+                          const std::string& name, const AttentionOptions& variant, bool quick) {
+  const Check right = check_of(right_one, name, variant, quick),
+              wrong = check_of(wrong_one, name, variant, quick);
+  EXPECT_TRUE(right.passed) << name << ": " << right.measured << " at " << right.detail;
+  EXPECT_FALSE(wrong.passed) << name << ": " << wrong.measured;
+}
+
+template <typename Made>
+std::unique_ptr<Attention> make(const AttentionOptions& options) {
+  return std::make_unique<Made>(options);
+}
+
 // Expects that `Right` passes and `Wrong` fails the check `name`.
 template <typename Wrong, typename Right = Saboteur>
 void expect_caught(const std::string& name, const AttentionOptions& variant = {},
                    bool quick = true) {
-  const Check right = check_of<Right>(name, variant, quick),
-              wrong = check_of<Wrong>(name, variant, quick);
-  EXPECT_TRUE(right.passed) << name << ": " << right.measured << " at " << right.detail;
-  EXPECT_FALSE(wrong.passed) << name << ": " << wrong.measured;
+  expect_caught(make<Right>, make<Wrong>, name, variant, quick);
+}
+
+// Expects that a break of `linea verify` fails it.
+inline void expect_break_caught(const std::string& broken, const std::string& name,
+                                const AttentionOptions& variant = {}) {
+  expect_caught(make<Saboteur>, find_break(broken).make, name, variant, true);
 }
 
 inline AttentionOptions with_feature(const std::string& feature) {

@@ -53,26 +53,12 @@ TEST(Sabotage, AStepWithADifferentGate) {
   expect_caught<GateForgotten>("step = outputs", gated);
 }
 
-// omega is drawn again between training and sampling.
-class RedrawnForSteps final : public Saboteur {
- public:
-  explicit RedrawnForSteps(const AttentionOptions& options) : Saboteur(options) {
-    AttentionOptions redrawn = options;
-    redrawn.settings["redraw"] = 1;
-    right_ = make_attention(redrawn);
-  }
-  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    right_->hooks()->before_step(1, 2);
-    return right_->start(batch, dtype);
-  }
-};
-
 TEST(Sabotage, OmegaRedrawnForSampling) {
   AttentionOptions performer;
   performer.name = "performer";
   performer.settings["features"] = 16;
-  expect_caught<RedrawnForSteps>("step = outputs", performer);
-  expect_caught<RedrawnForSteps>("step = outputs, float", performer);
+  expect_break_caught("redraw", "step = outputs", performer);
+  expect_break_caught("redraw", "step = outputs, float", performer);
 }
 
 }  // namespace

@@ -1,0 +1,83 @@
+// linea lab: lessons that run what they teach (lab/), and their exercises.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "lab/answers.h"
+#include "lab/run.h"
+#include "train/record/table.h"
+
+namespace linea {
+namespace {
+
+struct LabOptions {
+  std::vector<std::string> ids;
+  std::string exercise, answer;
+  int64_t hint = 1;
+  bool quick = false, chosen = false;  // one of the commands below `lab`
+};
+
+void list_lessons() {
+  std::vector<std::vector<std::string>> rows;
+  for (const lab::Lesson& lesson : lab::lessons())
+    rows.push_back({lesson.id, lesson.title, fmt::format("{:.0f} s", lesson.seconds())});
+  print_table({{"lesson"}, {"title"}, {"takes", true}}, rows);
+  fmt::print(
+      "\nlinea lab run 1 runs a lesson's commands and prints it; lessons with letters continue "
+      "those before them.\n");
+}
+
+int run_lessons(const LabOptions& options) {
+  std::vector<lab::Lesson> asked;
+  for (const std::string& id : options.ids)
+    if (id == "all")
+      asked.insert(asked.end(), lab::lessons().begin(), lab::lessons().end());
+    else
+      asked.push_back(lab::find_lesson(id));
+  int wrong = 0;
+  for (const lab::Lesson& lesson : asked) wrong += lab::print_lesson(lesson, {options.quick});
+  return wrong == 0 ? 0 : static_cast<int>(ErrorKind::numeric);
+}
+
+}  // namespace
+
+void add_lab(CLI::App& program, int& exit_code) {
+  const auto options = std::make_shared<LabOptions>();
+  CLI::App& command = add_command(
+      program, "lab", "lessons on linear attention that run what they teach",
+      "Example:  linea lab\n          linea lab run 1 2 3\n          linea lab check 3.1 17\n\n"
+      "Lessons use files of lessons/ in this folder; those that are missing are written there.");
+  CLI::App& run = add_command(command, "run", "print lessons, with the output of their commands",
+                              "Example:  linea lab run 1\n\nExit 4: a command failed, or its "
+                              "output is not what the lesson says "
+                              "(were files in lessons/ changed?).");
+  add_option(run, "LESSON", options->ids, "numbers and letters of lessons, or all",
+             OptionKind::required);
+  add_flag(run, "--quick", options->quick, "shorter versions of what takes long");
+  set_action(run, [options, &exit_code] {
+    options->chosen = true;
+    exit_code = run_lessons(*options);
+  });
+  CLI::App& check =
+      add_command(command, "check", "check the answer to an exercise",
+                  "Example:  linea lab check 3.1 17\n\nExit 0: right; 1: not yet, with a hint.");
+  add_option(check, "EXERCISE", options->exercise, "such as 3.1", OptionKind::required);
+  add_option(check, "ANSWER", options->answer, "a number, or a file", OptionKind::required);
+  add_option(check, "--hint", options->hint,
+             "which hint, if it is wrong: 1, 2, or 3, where to read", OptionKind::shows_default);
+  set_action(check, [options, &exit_code] {
+    options->chosen = true;
+    exit_code = lab::check_answer(options->exercise, options->answer, options->hint) ? 0 : 1;
+  });
+  set_action(command, [options, &exit_code] {
+    if (options->chosen) return;  // what was asked for has run
+    list_lessons();
+    exit_code = 0;
+  });
+}
+
+}  // namespace linea

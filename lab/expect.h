@@ -1,0 +1,23 @@
+// What a lesson says of the output of its commands, checked:
+//
+//   exact    these lines, one after the other somewhere in the output; blanks count as one
+//   fails    the checks of `linea verify` that fail, all of them, one a line
+//   theory, ratio, recorded   numbers of the output within bounds, one a line:
+//
+//     softmax; 8192 @4 / softmax; 512 @4 from 6 to 30
+//
+//   the 4th word of the first line that begins with 8192 after one that begins with softmax,
+//   divided by that of the line that begins with 512
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace linea::lab {
+
+// Empty: the output is as expected; else what is not. Error: ErrorKind::input, an expectation that
+// cannot be read.
+std::string mismatch(const std::string& kind, const std::vector<std::string>& expected,
+                     const std::string& output);
+
+}  // namespace linea::lab

@@ -1,0 +1,102 @@
+#include "lab/lesson.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace linea::lab {
+namespace {
+
+constexpr const char* kKeys[] = {"quick", "long", "answer", "hint", "read", "run", "holds"};
+
+bool begins(const std::string& line, const std::string& with) { return line.rfind(with, 0) == 0; }
+
+// The order in which lessons are read; what is new comes last.
+const std::vector<std::string>& order() {
+  static const std::vector<std::string> ids = {"1", "2", "3", "4", "5", "A", "C",
+                                               "6", "7", "B", "8", "9", "10"};
+  return ids;
+}
+
+}  // namespace
+
+std::vector<std::string> Block::values(const std::string& key) const {
+  std::vector<std::string> result;
+  for (const std::string& line : lines)
+    if (begins(line, key + ": ")) result.push_back(line.substr(key.size() + 2));
+  return result;
+}
+
+std::vector<std::string> Block::plain() const {
+  std::vector<std::string> result;
+  for (const std::string& line : lines)
+    if (std::none_of(std::begin(kKeys), std::end(kKeys),
+                     [&](const std::string& key) { return begins(line, key + ": "); }))
+      result.push_back(line);
+  return result;
+}
+
+double Lesson::seconds() const {
+  double sum = 0;
+  for (const Block& block : blocks)
+    if (block.kind == "run") sum += std::strtod(block.about.c_str(), nullptr);
+  return sum;
+}
+
+Lesson parse_lesson(const LessonFile& file) {
+  Lesson lesson;
+  std::istringstream lines(file.text);
+  bool fenced = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (lesson.title.empty()) {
+      const size_t dot = line.find(" \u00b7 ");
+      if (!begins(line, "# ") || dot == std::string::npos)
+        fail(ErrorKind::input, "{} must begin with '# ID \u00b7 TITLE'", file.name);
+      lesson.id = line.substr(2, dot - 2);
+      lesson.title = line.substr(dot + 4);
+    } else if (begins(line, "```") && fenced) {
+      fenced = false;
+    } else if (begins(line, "```")) {
+      const size_t blank = std::min(line.find(' '), line.size());
+      lesson.blocks.push_back(
+          {line.substr(3, blank - 3), blank < line.size() ? line.substr(blank + 1) : "", {}});
+      fenced = true;
+    } else {
+      if (!fenced && (lesson.blocks.empty() || lesson.blocks.back().kind != "text"))
+        lesson.blocks.push_back({"text", "", {}});
+      lesson.blocks.back().lines.push_back(line);
+    }
+  }
+  if (fenced || lesson.title.empty())
+    fail(ErrorKind::input, "{}: its last block has no end, or there is no title", file.name);
+  return lesson;
+}
+
+const std::vector<Lesson>& lessons() {
+  static const std::vector<Lesson> all = [] {
+    std::vector<Lesson> result;
+    for (const LessonFile& file : kLessonFiles)
+      if (file.name.size() > 3 && file.name.substr(file.name.size() - 3) == ".md")
+        result.push_back(parse_lesson(file));
+    const auto position = [](const Lesson& lesson) {
+      return std::find(order().begin(), order().end(), lesson.id) - order().begin();
+    };
+    std::stable_sort(result.begin(), result.end(),
+                     [&](const Lesson& a, const Lesson& b) { return position(a) < position(b); });
+    return result;
+  }();
+  return all;
+}
+
+const Lesson& find_lesson(const std::string& id) {
+  std::vector<std::string> ids;
+  for (const Lesson& lesson : lessons()) {
+    if (lesson.id == id) return lesson;
+    ids.push_back(lesson.id);
+  }
+  fail(ErrorKind::usage, "there is no lesson '{}'; choose from {}, all", id, fmt::join(ids, ", "));
+}
+
+}  // namespace linea::lab

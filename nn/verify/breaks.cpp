@@ -1,0 +1,135 @@
+#include "nn/verify/breaks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "autograd/rules/naive_tools.h"
+#include "tensor/ops.h"
+
+namespace linea::sabotage {
+namespace {
+
+// Gradients of q and k are 1% too large, as where the derivative of a feature map is wrong.
+class WrongGradient final : public Saboteur {
+ public:
+  using Saboteur::Saboteur;
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    AttentionInputs wrong = in;
+    wrong.q = with_gradient_times(in.q, 1.01);
+    wrong.k = with_gradient_times(in.k, 1.01);
+    return right_->forward(wrong, mask);
+  }
+};
+
+// Causal is asked for, and not done.
+class SeesAll final : public Saboteur {
+ public:
+  using Saboteur::Saboteur;
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return right_->forward(in, {false, mask.valid});
+  }
+};
+
+// Keys are stabilized by the largest of the whole sequence: the future shows in the past.
+class LeakyStabilizer final : public Saboteur {
+ public:
+  using Saboteur::Saboteur;
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    const std::vector<double> keys = in.k.value().to_doubles();
+    const double largest = *std::max_element(keys.begin(), keys.end());
+    const Tensor shift = Tensor::full(in.k.shape(), in.k.dtype(), -largest);
+    AttentionInputs shifted = in;
+    shifted.k = add(in.k, Var(shift));
+    return right_->forward(shifted, mask);
+  }
+};
+
+// Padded keys stay in the denominator: their values are taken out, their weights are not.
+class PaddingInDenominator final : public Saboteur {
+ public:
+  using Saboteur::Saboteur;
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    if (!mask.valid.defined()) return right_->forward(in, mask);
+    const std::vector<int32_t> valid = mask.valid.to_vector<int32_t>();
+    std::vector<double> kept(static_cast<size_t>(in.v.value().numel()), 1.0);
+    const int64_t row = in.v.size(3), sequence = in.v.size(1) * in.v.size(2) * row;
+    for (int64_t i = 0; i < in.v.value().numel(); ++i)
+      if (i / row % in.v.size(2) >= valid[static_cast<size_t>(i / sequence)])
+        kept[static_cast<size_t>(i)] = 0;
+    const Var selected(Tensor::from(kept, in.v.shape(), in.v.dtype()));
+    AttentionInputs without_values = in;
+    without_values.v = multiply(in.v, selected);
+    return right_->forward(without_values, {mask.causal, {}});
+  }
+};
+
+// omega is drawn again between training and sampling.
+class RedrawnForSteps final : public Saboteur {
+ public:
+  explicit RedrawnForSteps(const AttentionOptions& options) : Saboteur(options) {
+    AttentionOptions redrawn = options;
+    redrawn.settings["redraw"] = 1;
+    right_ = make_attention(redrawn);
+  }
+  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
+    right_->hooks()->before_step(1, 2);
+    return right_->start(batch, dtype);
+  }
+};
+
+// exp of scores without taking the largest out first.
+class Overflowing final : public Saboteur {
+ public:
+  using Saboteur::Saboteur;
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
+    const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
+    const Var visible(naive::log_mask(scores.shape(), scores.dtype(), mask));
+    return matmul(normalize(exp(add(scores, visible))), in.v);
+  }
+};
+
+template <typename Wrong>
+std::unique_ptr<Attention> make(const AttentionOptions& options) {
+  return std::make_unique<Wrong>(options);
+}
+
+}  // namespace
+
+Saboteur::Saboteur(const AttentionOptions& options) : right_(make_attention(options)) {
+  traits_ = right_->traits();
+  gate_ = right_->gate();
+}
+
+Var with_gradient_times(const Var& x, double factor) {
+  return Var::from_op("wrong", x.value(), {x}, [factor](const Tensor& dy) -> std::vector<Gradient> {
+    return {ops::scale(dy, factor)};
+  });
+}
+
+const std::vector<Break>& breaks() {
+  static const std::vector<Break> all = {
+      {"gradient", "gradients of q and k are 1% too large", "", make<WrongGradient>},
+      {"future", "every position sees all positions", "", make<SeesAll>, true},
+      {"stabilizer", "the largest key of the whole sequence is subtracted from all keys",
+       "--attention linear --feature exp", make<LeakyStabilizer>},
+      {"padding", "padded keys stay in the denominator", "", make<PaddingInDenominator>},
+      {"redraw", "omega changes between training and sampling", "--attention performer",
+       make<RedrawnForSteps>},
+      {"overflow", "exp of scores from which the largest was not subtracted", "--attention softmax",
+       make<Overflowing>}};
+  return all;
+}
+
+std::vector<std::string> break_names() {
+  std::vector<std::string> names;
+  for (const Break& one : breaks()) names.push_back(one.name);
+  return names;
+}
+
+const Break& find_break(const std::string& name) {
+  return breaks()[check_choice("break", name, break_names())];
+}
+
+}  // namespace linea::sabotage

@@ -1,0 +1,149 @@
+// linea lab: every command of every lesson gives what the lesson says, and lessons have their form.
+#include "lab/excerpt.h"
+#include "lab/expect.h"
+#include "lab/lesson.h"
+#include "tests/cli/program.h"
+
+namespace linea {
+namespace {
+
+class Lab : public ProgramTest {};
+class Lessons : public ProgramTest, public testing::WithParamInterface<std::string> {};
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+size_t blocks_of(const lab::Lesson& lesson, const std::string& kind) {
+  return static_cast<size_t>(
+      std::count_if(lesson.blocks.begin(), lesson.blocks.end(),
+                    [&](const lab::Block& block) { return block.kind == kind; }));
+}
+
+TEST_P(Lessons, CommandsGiveWhatTheLessonSays) {
+  const Outcome outcome = done("lab run --quick " + GetParam());
+  const lab::Lesson& lesson = lab::find_lesson(GetParam());
+  EXPECT_EQ(count_of(outcome.out, "    $ linea "), blocks_of(lesson, "run"));
+  EXPECT_GT(count_of(outcome.out, "As expected"), 0u);
+  EXPECT_EQ(count_of(outcome.err, "lesson"), count_of(outcome.err, "lessons/")) << outcome.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Lab, Lessons,
+                         testing::Values("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "A",
+                                         "B", "C"));
+
+// One order everywhere, and not too long.
+TEST_F(Lab, LessonsHaveTheirForm) {
+  EXPECT_EQ(lab::lessons().size(), 13u);
+  const Words order = {
+      "## Predict",   "## Formula", "## Run", "## Read", "## What people get wrong",
+      "## Exercises", "## Next"};
+  for (const lab::Lesson& lesson : lab::lessons()) {
+    SCOPED_TRACE(lesson.title);
+    Words headings;
+    size_t words = 0, lines = 0;
+    for (const lab::Block& block : lesson.blocks) {
+      for (const std::string& line : block.lines) {
+        if (line.rfind("## ", 0) == 0) headings.push_back(line);
+        if (block.kind != "code") words += words_of(line).size(), ++lines;
+      }
+      if (block.kind == "predict") {
+        EXPECT_EQ(block.values("answer").size(), 1u);
+        EXPECT_EQ(count_of(fmt::format("{}", fmt::join(block.lines, "\n")), "\n- "), 3u);
+      }
+      if (block.kind == "question" && block.about.find("text") == std::string::npos) {
+        EXPECT_EQ(block.values("hint").size(), 2u) << block.about;
+        EXPECT_EQ(block.values("read").size(), 1u) << block.about;
+        if (block.about.find("file") != std::string::npos) continue;
+        const std::string id = words_of(block.about)[0], answer = words_of(block.about)[2];
+        EXPECT_EQ(linea("lab check " + id + " " + answer).code, 0) << id;
+      }
+    }
+    EXPECT_EQ(headings, order);
+    EXPECT_LE(words, 900u);
+    EXPECT_LE(lines, 150u);
+    for (const char* kind : {"predict", "formula", "run", "expect", "code", "question"})
+      EXPECT_GE(blocks_of(lesson, kind), 1u) << kind;
+  }
+}
+
+// A toy that someone has changed gives other numbers, and a lesson says so.
+TEST_F(Lab, SaysWhereAnOutputIsAnother) {
+  fs::create_directories(path("lessons"));
+  put("lessons/toy.json",
+      R"({"q": [[0,0],[0,1],[1,1]], "k": [[0,0],[1,0],[0,2]], "v": [[1,0],[0,1],[1,1]]})");
+  const Outcome outcome = linea("lab run 3");
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_NE(outcome.err.find("lesson 3: `linea attend"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("does not hold"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Lab, ListsLessonsAndWritesTheirFiles) {
+  const std::string list = done("lab").out;
+  for (const lab::Lesson& lesson : lab::lessons())
+    EXPECT_NE(list.find(lesson.title), std::string::npos) << lesson.title;
+  const Outcome first = done("lab run 1");
+  EXPECT_NE(first.err.find("lessons/toy.json was written"), std::string::npos) << first.err;
+  EXPECT_EQ(done("lab run 1").err, "");
+  refused(2, "lab run 11", {"no lesson '11'", "10", "all"});
+}
+
+TEST_F(Lab, ChecksAnswers) {
+  EXPECT_EQ(done("lab check 3.1 17").out, "3.1: right\n");
+  const auto wrong = [&](const std::string& words, const std::string& hint) {
+    const Outcome outcome = linea("lab check " + words);
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_NE(outcome.out.find(hint), std::string::npos) << outcome.out;
+  };
+  wrong("3.1 16", "Count numbers");
+  wrong("3.1 16.5 --hint 2", "16.5");
+  wrong("3.1 16 --hint 3", "Read lesson 3");
+  const auto toy = [&](const std::string& k) {
+    put("my.json", R"({"q": [[0,0],[0,1],[1,0]], "k": [)" + k + R"(], "v": [[1,0],[0,1],[1,1]]})");
+  };
+  toy("[0,0],[1,0],[0,2]");
+  wrong("1.2 my.json", "t = 3; y @2 is 0.49651");
+  toy("[0,0],[50,0],[0,2]");
+  EXPECT_EQ(done("lab check 1.2 my.json").out, "1.2: right\n");
+  wrong("2.2 my.json --hint 2", "sum to 2, 4 and 6");
+  put("my.json", R"({"q": [[0,0],[0,0],[0,0]], "k": [[0,0],[1,1],[2,2]], "v": [[1],[2],[3]]})");
+  EXPECT_EQ(done("lab check 2.2 my.json").out, "2.2: right\n");
+  EXPECT_EQ(linea("lab check 2.2 none.json").code, 3);
+  refused(2, "lab check 3.3 1", {"3.3", "to think about"});
+  refused(2, "lab check 99.1 1", {"99.1", "3.1"});
+  refused(2, "lab check 3.1 many", {"many"});
+}
+
+TEST_F(Lab, CutsOutDefinitions) {
+  const std::string source =
+      "// Head,\n// two lines.\n#include <x>\n\nint f(int a);\n\n// Doubles.\ntemplate <typename "
+      "T>\n"
+      "T f(T a) {\n  if (g(a)) { return '}'; }\n  return \"}\" + 2 * a;  // }\n}\n\nclass C {\n "
+      "public:\n"
+      "  // Reads.\n  int g(int a) const override {\n    return f(a);\n  }\n};\n";
+  EXPECT_EQ(lab::excerpt(source, "head"), "// Head,\n// two lines.\n");
+  EXPECT_EQ(lab::excerpt(source, "f"),
+            "// Doubles.\ntemplate <typename T>\nT f(T a) {\n  if (g(a)) { return '}'; }\n"
+            "  return \"}\" + 2 * a;  // }\n}\n");
+  EXPECT_EQ(lab::excerpt(source, "g"),
+            "// Reads.\nint g(int a) const override {\n  return f(a);\n}\n");
+  EXPECT_THROW(lab::excerpt(source, "h"), Error);
+}
+
+TEST_F(Lab, ComparesOutputs) {
+  const std::string output = "soft\n  8  1.5  x\n  9 2\nlinear\n  8   6\n a check  1 2  FAILED\n";
+  EXPECT_EQ(lab::mismatch("exact", {"8 1.5 x", "9 2"}, output), "");
+  EXPECT_NE(lab::mismatch("exact", {"8 1.5 x", "linear"}, output), "");
+  EXPECT_EQ(lab::mismatch("ratio", {"linear; 8 @2 / soft; 8 @2 from 3.9 to 4.1"}, output), "");
+  EXPECT_NE(lab::mismatch("ratio", {"linear; 8 @2 / soft; 8 @2 from 3 to 3.9"}, output), "");
+  EXPECT_NE(lab::mismatch("recorded", {"7 @2 from 0 to 9"}, output), "");
+  EXPECT_EQ(lab::mismatch("fails", {"a check"}, output), "");
+  EXPECT_NE(lab::mismatch("fails", {}, output), "");
+  EXPECT_NE(lab::mismatch("fails", {"a check", "another"}, output), "");
+  EXPECT_THROW(lab::mismatch("roughly", {}, output), Error);
+}
+
+}  // namespace
+}  // namespace linea
