@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "autograd/delta_attention.h"
+#include "autograd/key_slots.h"
 #include "autograd/linear_attention.h"
-#include "autograd/softmax_attention.h"
 #include "nn/attention/mapped_attention.h"
 #include "tensor/ops.h"
 
@@ -130,9 +130,11 @@ class Show {
     }
     if (const auto* delta = dynamic_cast<const DeltaState*>(&state))
       return {{"S", delta->state.clone()}};
-    if (const auto* ring = dynamic_cast<const KeyRing*>(&state))
-      return {{"keys", positions(ring->keys, 0, ring->filled())},
-              {"values", positions(ring->values, 0, ring->filled())}};
+    if (const auto* slots = dynamic_cast<const KeySlots*>(&state)) {
+      const int64_t used = std::ssize(slots->positions);
+      return {{"keys", positions(slots->keys, 0, used)},
+              {"values", positions(slots->values, 0, used)}};
+    }
     return {{"bytes", Tensor::full({1}, DType::f64, static_cast<double>(state.bytes()))}};
   }
 
