@@ -25,6 +25,8 @@ std::vector<std::pair<const char*, std::string CompareRequest::*>> fields() {
           {"tasks", &CompareRequest::tasks},
           {"attentions", &CompareRequest::attentions},
           {"seeds", &CompareRequest::seeds},
+          {"lengths", &CompareRequest::lengths},
+          {"references", &CompareRequest::references},
           {"data", &CompareRequest::data}};
 }
 
@@ -34,7 +36,7 @@ std::vector<std::string> all_attentions() {
   const Setting* rule = find_setting(find_attention("linear").settings, "rule");
   for (const std::string& choice : rule->choices)
     if (choice != to_string(rule->initial)) all.push_back("linear:rule=" + choice);
-  for (const char* hybrid : {"gdn/softmax", "kda/softmax", "ssd/softmax:window=64"})
+  for (const char* hybrid : {"gdn/softmax", "kda/softmax", "ssd/softmax:window=32"})
     all.emplace_back(hybrid);
   return all;
 }
@@ -105,6 +107,12 @@ std::vector<Compared> compared_attentions(const std::string& list) {
   return result;
 }
 
+// 2 standard errors of a share of so many answers.
+bool CompareRun::at_majority() const {
+  if (!accuracy || !majority || !answers || *majority <= 0) return false;
+  return *accuracy <= *majority + 2 * std::sqrt(*majority * (1 - *majority) / *answers);
+}
+
 std::optional<MeanScore> score_of(const Comparison& comparison, const std::string& task,
                                   const std::string& label) {
   std::vector<double> scores;
@@ -140,6 +148,14 @@ std::optional<MeanScore> mean_score(const Comparison& comparison, const std::str
   result.mean = all / tasks + difference / both;
   result.deviation = std::sqrt(variance) / both;
   return result;
+}
+
+std::optional<RelativeCost> relative_cost(const Comparison& comparison, const CompareRow& row,
+                                          int64_t length) {
+  const StepCost *own = row.cost.at(length), *softmax = comparison.rows.front().cost.at(length);
+  if (own == nullptr || softmax == nullptr) return {};
+  return RelativeCost{softmax->seconds / own->seconds, own->peak_bytes / softmax->peak_bytes,
+                      own->causal};
 }
 
 int64_t parameters_of(const Comparison& comparison, const std::string& label) {

@@ -1,11 +1,13 @@
-// The files of a comparison: compare.json and compare.md.
+// compare.json and compare.md.
 #include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
 #include "bench/compare.h"
+#include "bench/compare_table.h"
 #include "data/files.h"
 #include "data/json.h"
+#include "tensor/backend.h"
 #include "train/format.h"
 
 namespace linea::bench {
@@ -20,26 +22,20 @@ Json json_of(const std::optional<MeanScore>& score) {
   return {{"mean", score->mean}, {"deviation", score->deviation}, {"seeds", score->seeds}};
 }
 
-const CompareRun* first_run(const Comparison& comparison, const std::string& task,
-                            const std::string& label) {
-  for (const CompareRun& run : comparison.runs)
-    if (run.task == task && run.mechanism.label == label) return &run;
-  return nullptr;
-}
-
-std::string cell_of(const std::optional<MeanScore>& score) {
-  if (!score) return "-";
-  return score->seeds > 1 ? fmt::format("{:.1f} ± {:.1f}", score->mean, score->deviation)
-                          : fmt::format("{:.1f}", score->mean);
-}
-
-// The score, or why there is none.
-std::string task_cell(const Comparison& comparison, const std::string& task,
-                      const std::string& label) {
-  if (const auto score = score_of(comparison, task, label)) return cell_of(score);
-  const CompareRun* run = first_run(comparison, task, label);
-  if (run == nullptr || run->state == "unfinished") return "-";
-  return run->state == "excluded" ? run->reason : run->state;
+Json json_of(const Comparison& comparison, const CompareRow& row) {
+  Json steps = Json::array();
+  for (const StepCost& step : row.cost.steps) {
+    const auto relative = relative_cost(comparison, row, step.length);
+    steps.push_back({{"length", step.length},
+                     {"causal", step.causal},
+                     {"step_s", step.seconds},
+                     {"peak_bytes", step.peak_bytes},
+                     {"speed", relative ? Json(relative->speed) : Json()},
+                     {"memory", relative ? Json(relative->memory) : Json()}});
+  }
+  return {{"state", row.cost.state},
+          {"reason", row.cost.reason.empty() ? Json() : Json(row.cost.reason)},
+          {"steps", steps}};
 }
 
 // "|" would end a cell.
@@ -63,6 +59,7 @@ Json json_of(const CompareRun& run) {
           {"steps", run.config.steps},
           {"val_loss", number(run.loss)},
           {"val_accuracy", number(run.accuracy)},
+          {"majority", number(run.majority)},
           {"score", number(run.score)},
           {"parameters", run.parameters},
           {"elapsed_s", run.seconds},
@@ -82,45 +79,43 @@ Json json_of(const Comparison& comparison) {
                     {"scores", scores},
                     {"mean", json_of(mean_score(comparison, label))},
                     {"parameters", parameters_of(comparison, label)},
-                    {"growth", row.growth}});
+                    {"growth", row.growth},
+                    {"family", compare_families()[static_cast<size_t>(row.family)]},
+                    {"reads_much", row.reads_much},
+                    {"cost", json_of(comparison, row)}});
   }
   for (const CompareRun& run : comparison.runs) runs.push_back(json_of(run));
-  return {{"threads", comparison.threads},
+  return {{"version", comparison.version},
+          {"machine", {{"threads", comparison.threads}, {"isa", cpu_isa()}}},
+          {"preset", comparison.request.preset},
           {"tasks", comparison.tasks},
+          {"lengths", comparison.lengths},
           {"attentions", rows},
           {"runs", runs}};
 }
 
 std::string markdown_of(const Comparison& comparison) {
-  std::string head = "| attention |", line = "|---|";
-  for (const std::string& task : comparison.tasks) {
-    head += fmt::format(" {} |", task);
+  const CompareTable table = table_of(comparison);
+  std::string text = "|", line = "|";
+  for (const std::string& title : table.titles) {
+    text += fmt::format(" {} |", title);
     line += "---|";
   }
-  std::string text = head + " mean | parameters | state |\n" + line + "---|---|---|\n";
-  const int64_t softmax = parameters_of(comparison, comparison.rows.front().mechanism.label);
-  for (const CompareRow& row : comparison.rows) {
-    const std::string& label = row.mechanism.label;
-    text += fmt::format("| {} |", in_cell(row.mechanism.attention));
-    for (const std::string& task : comparison.tasks)
-      text += fmt::format(" {} |", in_cell(task_cell(comparison, task, label)));
-    const int64_t parameters = parameters_of(comparison, label);
-    text += fmt::format(" {} | {}{} | {} |\n", cell_of(mean_score(comparison, label)),
-                        parameters < 0 ? "-" : format_count(static_cast<double>(parameters)),
-                        softmax > 0 && 10 * parameters > 11 * softmax ? " +" : "", row.growth);
+  text += "\n" + line + "\n";
+  for (const std::vector<std::string>& row : table.rows) {
+    text += "|";
+    for (const std::string& cell : row) text += fmt::format(" {} |", in_cell(cell));
+    text += "\n";
   }
-  text +=
-      "\nScores in %: accuracy, or of language 100 (U - loss) / U with U = ln vocabulary. The "
-      "mean is softmax's, plus the mean difference to softmax over the tasks with a score. +: "
-      "more than 10% more parameters than softmax.\n";
-  for (const CompareRun& run : comparison.runs)
-    if (run.state == "failed") text += fmt::format("\n{} failed: {}\n", run.folder, run.reason);
+  text += "\n" + fmt::format("{}", fmt::join(table.notes, "\n\n")) + "\n";
   return text;
 }
 
 void write_comparison(const std::filesystem::path& folder, const Comparison& comparison) {
   write_file_atomically(folder / "compare.json", dump_json(json_of(comparison), 1) + "\n");
   write_file_atomically(folder / "compare.md", markdown_of(comparison));
+  write_file_atomically(folder / "compare.svg", compare_svg(comparison));
+  write_file_atomically(folder / "report.html", report_of(comparison, folder));
 }
 
 }  // namespace linea::bench

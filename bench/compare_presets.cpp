@@ -10,6 +10,21 @@ namespace {
 constexpr const char* kSmall =
     "layers = 2\nheads = 2\ndim = 64\nffn = 256\nlr = 1e-3\nmin_lr = 1e-4\nwarmup = 50\n";
 
+// Restricted mechanisms read at most a quarter of the shortest task, 32 of 128 positions.
+constexpr const char* kSizes =
+    "window = 16\npattern = \"band:16\"\nblock = 8\nrandoms = 1\nglobals = 4\nstride = 16\n"
+    "summary = 2\nouter = 64\nslots = 32\nclusters = 16\nkeys = 8\n";
+
+// Those that this program has.
+std::string known(const std::vector<std::string>& attentions) {
+  const std::vector<std::string> names = attention_names();
+  std::string list;
+  for (const std::string& one : attentions)
+    if (std::find(names.begin(), names.end(), one.substr(0, one.find(':'))) != names.end())
+      list += (list.empty() ? "" : ",") + one;
+  return list;
+}
+
 }  // namespace
 
 const std::vector<ComparedTask>& compared_tasks() {
@@ -20,7 +35,7 @@ const std::vector<ComparedTask>& compared_tasks() {
        "task = \"digits\"\nsize = 14\nlevels = 6\npredict = \"class\"\nbatch = 32\nsteps = 1000\n"},
       {"listops",
        "task = \"listops\"\nlistops_depth = 6\nlistops_args = 5\nlistops_min = 24\n"
-       "listops_max = 256\nbatch = 32\nsteps = 3000\n"},
+       "listops_max = 256\nbatch = 32\nsteps = 2000\n"},
       {"text", "task = \"text\"\nlength = 256\nbatch = 8\nsteps = 2000\n"}};
   static const std::vector<ComparedTask> with_model = [] {
     std::vector<ComparedTask> all = tasks;
@@ -32,10 +47,11 @@ const std::vector<ComparedTask>& compared_tasks() {
 
 const std::vector<ComparePreset>& compare_presets() {
   static const std::vector<ComparePreset> presets = {
-      {"compare-cpu", "text,copy,retrieval,digits,listops", "all", ""},
+      {"compare-cpu", "text,copy,digits,listops", "all", "", kSizes},
       {"compare-quick", "digits,listops",
-       "softmax,linear,linear:rule=gated,performer,local,bigbird,lsh,linformer,nystrom,luna",
-       "steps = 300\n"}};
+       known({"softmax", "linear", "linear:rule=gated", "performer", "local", "bigbird", "lsh",
+              "routing", "sinkhorn", "linformer", "nystrom", "luna"}),
+       "steps = 300\n", kSizes}};
   return presets;
 }
 
@@ -43,6 +59,14 @@ std::vector<std::string> compare_preset_names() {
   std::vector<std::string> names;
   for (const ComparePreset& preset : compare_presets()) names.push_back(preset.name);
   return names;
+}
+
+const ComparePreset* find_compare_preset(const std::string& name) {
+  if (name.empty()) return nullptr;
+  for (const ComparePreset& preset : compare_presets())
+    if (preset.name == name) return &preset;
+  fail(ErrorKind::usage, "there is no preset '{}' of comparisons; choose one of {}", name,
+       fmt::join(compare_preset_names(), ", "));
 }
 
 }  // namespace linea::bench

@@ -1,17 +1,18 @@
 // The runs of a comparison: each is one of the trainer's, in a folder of its own.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "bench/compare.h"
 #include "data/files.h"
 #include "data/json.h"
-#include "nn/attention_list.h"
 #include "nn/model.h"
 #include "tensor/context.h"
 #include "train/format.h"
 #include "train/record/run_history.h"
+#include "train/run/run_lock.h"
 #include "train/run/signals.h"
 #include "train/run/step_memory.h"
 #include "train/run/trainer.h"
@@ -20,73 +21,7 @@ namespace linea::bench {
 namespace {
 
 namespace fs = std::filesystem;
-
-// "1,copy=3" -> the number of seeds of the task.
-int64_t seeds_of(const std::string& list, const std::string& task) {
-  int64_t seeds = 1;
-  for (const std::string& item : split_list(list)) {
-    const size_t equals = item.find('=');
-    const bool own = equals != std::string::npos;
-    if (own && item.substr(0, equals) != task) continue;
-    seeds = parse_number<int64_t>("seeds", own ? item.substr(equals + 1) : item);
-    require(seeds >= 1 && seeds <= 1000, "`seeds` is {}; choose from 1 to 1000", seeds);
-    if (own) break;
-  }
-  return seeds;
-}
-
-const ComparePreset* find_preset(const std::string& name) {
-  if (name.empty()) return nullptr;
-  for (const ComparePreset& preset : compare_presets())
-    if (preset.name == name) return &preset;
-  fail(ErrorKind::usage, "there is no preset '{}' of comparisons; choose one of {}", name,
-       fmt::join(compare_preset_names(), ", "));
-}
-
-// The settings of a task: one of compared_tasks(), or a preset of linea train.
-std::string task_settings(const std::string& name) {
-  std::vector<std::string> names;
-  for (const ComparedTask& task : compared_tasks()) {
-    if (task.name == name) return task.settings;
-    names.push_back(task.name);
-  }
-  const std::vector<std::string> presets = preset_names();
-  if (std::find(presets.begin(), presets.end(), name) == presets.end())
-    fail(ErrorKind::usage, "`tasks` has '{}'; choose from {}, or a preset of linea train", name,
-         fmt::join(names, ", "));
-  return preset_text(name);
-}
-
-// `data` may be the file of the text, or a folder that linea data get filled.
-std::string data_path(const std::string& data, const std::string& task) {
-  std::error_code error;
-  if (!fs::is_directory(data, error)) return data;
-  const fs::path folder(data);
-  if (task != "text") return fs::exists(folder / task, error) ? (folder / task).string() : data;
-  for (const char* name : {"tinyshakespeare/input.txt", "tinyshakespeare.txt", "input.txt"})
-    if (fs::exists(folder / name, error)) return (folder / name).string();
-  return (folder / "tinyshakespeare" / "input.txt").string();
-}
-
-RunConfig config_of(const CompareRequest& request, const std::string& task,
-                    const std::string& attention, int64_t seed) {
-  // The mechanism of a preset and its settings are none of the comparison's.
-  SettingLayer base = parse_toml(task_settings(task), "task " + task);
-  for (const Setting& setting : declared_by(parse_attentions(
-           base.values.has("attention") ? base.values.text("attention") : "linear")))
-    base.values.erase(setting.key);
-  std::vector<SettingLayer> layers = {base};
-  if (const ComparePreset* preset = find_preset(request.preset))
-    layers.push_back(parse_toml(preset->settings, "preset " + preset->name));
-  layers.push_back({request.given, "", {}});
-  layers.push_back({{{"attention", attention}, {"seed", std::to_string(seed)}}, "", {}});
-  RunConfig config = resolve(layers);
-  if (find_setting(find_task(config.task).settings, "data") != nullptr && !request.data.empty())
-    config.task_settings["data"] = data_path(request.data, config.task);
-  config.sample_every = 0;
-  check_settings(config);
-  return config;
-}
+constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 
 // 100 (U - loss) / U with U = ln vocabulary for what has no right answer, else the accuracy in %.
 double score_of(const RunConfig& config, const TaskShape& shape, double loss, double accuracy) {
@@ -96,30 +31,23 @@ double score_of(const RunConfig& config, const TaskShape& shape, double loss, do
   return language ? 100 * (uniform - loss) / uniform : 100 * accuracy;
 }
 
-std::string growth_of(const std::string& attention) {
-  double growth = 0;
-  for (const AttentionOptions& item : parse_attentions(attention)) try {
-      const auto one = make_smallest(item);
-      if (!one->traits().not_causal.empty()) return "-";
-      growth = std::max(growth, one->traits().state_growth);
-    } catch (const Error&) {
-      return "-";  // needs an image
-    }
-  return growth > 0 ? "grows" : "constant";
-}
-
 class Comparer {
  public:
   Comparer(const CompareRequest& request, const fs::path& folder, bool json,
-           ProgressReporter& progress)
+           const std::string& version, ProgressReporter& progress)
       : folder_(folder), json_(json), progress_(progress) {
     all_.request = request;
-    if (const ComparePreset* preset = find_preset(request.preset)) fill(*preset);
+    all_.version = version;
+    if (const ComparePreset* preset = find_compare_preset(request.preset)) fill(*preset);
+    require(request.references == "lra" || request.references == "none",
+            "`references` is '{}'; choose lra or none", request.references);
+    all_.lengths = lengths_of(request.lengths);
     require(!all_.request.tasks.empty(), "say on what to compare: `tasks`, or a `preset`: {}",
             fmt::join(compare_preset_names(), ", "));
     all_.tasks = split_list(all_.request.tasks);
     for (const Compared& mechanism : compared_attentions(all_.request.attentions))
-      all_.rows.push_back({mechanism, growth_of(mechanism.attention)});
+      all_.rows.push_back(
+          {mechanism, growth_of(mechanism.attention), family_of(mechanism.attention)});
     for (const std::string& task : all_.tasks) add_runs(task);
   }
 
@@ -128,21 +56,37 @@ class Comparer {
     std::map<std::string, std::unique_ptr<Task>> tasks;
     for (const CompareRun& run : all_.runs)
       if (tasks.count(run.task) == 0) open_task(run, tasks);
+    for (CompareRun& run : all_.runs) {
+      read(run);
+      refuse_other_settings(run);
+    }
     make_folders(folder_);
+    const RunLock lock(folder_);
     write_file_atomically(folder_ / "compare.toml", to_toml(all_.request));
+    mark_wide_rows();
+    CompareRow& softmax = all_.rows.front();
+    softmax.cost = cost_of(folder_, all_.request, softmax.mechanism, progress_);
+    if (softmax.cost.state == "stopped") return stop();
     say_time(tasks);
     tasks.clear();
-    for (CompareRun& run : all_.runs) read(run);
-    write_comparison(folder_, all_);
     bool failed = false;
+    for (CompareRow& row : all_.rows) {
+      row.cost = cost_of(folder_, all_.request, row.mechanism, progress_);
+      if (row.cost.state == "stopped") return stop();
+      if (row.cost.state != "failed") continue;
+      failed = true;
+      progress_.note(
+          fmt::format("time and memory of {}: {}", row.mechanism.attention, row.cost.reason));
+    }
     for (CompareRun& run : all_.runs) {
+      write_comparison(folder_, all_);
       if (!stop_signal().empty()) return stop();
       if (run.state != "finished") train(run);
       if (run.state == "stopped") return stop();
       failed |= run.state == "failed";
-      write_comparison(folder_, all_);
       if (json_) print_json_line(json_of(run));
     }
+    all_.running = false;
     write_comparison(folder_, all_);
     if (!json_) fmt::print("{}", markdown_of(all_));
     return failed ? static_cast<int>(ErrorKind::numeric) : 0;
@@ -161,7 +105,7 @@ class Comparer {
       for (const CompareRow& row : all_.rows) {
         const Compared& mechanism = row.mechanism;
         all_.runs.push_back(
-            {task, mechanism, seed, config_of(all_.request, task, mechanism.attention, seed),
+            {task, mechanism, seed, run_config(all_.request, task, mechanism.attention, seed),
              fmt::format("{}/{}/seed-{}", task, mechanism.label, seed), "unfinished"});
       }
   }
@@ -179,11 +123,41 @@ class Comparer {
     shapes_[run.task] = tasks[run.task]->shape();
   }
 
-  // As if each mechanism took the time of softmax: of the second of two steps.
+  // What a run of the folder was trained with is what is asked for now, but for threads and the like.
+  void refuse_other_settings(const CompareRun& run) const {
+    if (!is_run(folder_ / run.folder)) return;
+    RunConfig before = read_run_config(folder_ / run.folder);
+    before.threads = run.config.threads;
+    for (const SettingChange& change : setting_changes(before, run.config))
+      if (change.setting.affects_training)
+        fail(ErrorKind::usage,
+             "{} was trained with other settings than {} asks for: {}; choose another --out",
+             (folder_ / run.folder).string(), (folder_ / "compare.toml").string(), change.text);
+  }
+
+  void mark_wide_rows() {
+    int64_t shortest = kMaxInt;
+    for (const auto& [task, shape] : shapes_) shortest = std::min(shortest, shape.length);
+    for (const CompareRun& run : all_.runs) {
+      CompareRow& row = *std::find_if(
+          all_.rows.begin(), all_.rows.end(),
+          [&](const CompareRow& one) { return one.mechanism.label == run.mechanism.label; });
+      if (row.reads_much || !exclusion(run).empty()) continue;
+      try {
+        const ModelConfig config = model_config(run.config, shapes_.at(run.task));
+        row.reads_much = 4 * keys_read(config, shortest) > static_cast<double>(shortest);
+      } catch (const Error&) {  // the run says so
+      }
+    }
+  }
+
+  // The time of what is left, as if each mechanism took that of softmax: the second of two steps.
   void say_time(const std::map<std::string, std::unique_ptr<Task>>& tasks) {
     double seconds = 0;
+    int64_t runs = 0;
     std::map<std::string, double> of_step;
     for (const CompareRun& run : all_.runs) {
+      if (run.state == "finished" || !exclusion(run).empty()) continue;
       if (of_step.count(run.task) == 0) {
         const Task& task = *tasks.at(run.task);
         const auto model = make_model(model_config(run.config, task.shape()));
@@ -194,12 +168,14 @@ class Comparer {
                                   .seconds;
       }
       seconds += of_step[run.task] * static_cast<double>(run.config.steps);
+      ++runs;
     }
-    progress_.note(
-        fmt::format("{} of {} on {}: about {:.1f} hours, if each takes as long as softmax",
-                    plural(static_cast<int64_t>(all_.runs.size()), "run"),
-                    plural(static_cast<int64_t>(all_.rows.size()), "mechanism"),
-                    fmt::join(all_.tasks, ", "), seconds / 3600));
+    for (const StepCost& step : all_.rows.front().cost.steps)
+      seconds += step.seconds * static_cast<double>((kSteps + 1) * all_.rows.size());
+    progress_.note(fmt::format(
+        "{} of {} on {}: about {:.1f} hours, if each takes as long as softmax", plural(runs, "run"),
+        plural(static_cast<int64_t>(all_.rows.size()), "mechanism"), fmt::join(all_.tasks, ", "),
+        seconds / 3600));
   }
 
   // What the folder of a run holds.
@@ -216,8 +192,12 @@ class Comparer {
       if (line == nullptr || !std::isfinite(line->value(name))) return {};
       return line->value(name);
     };
-    run.loss = last("val_loss");
-    run.accuracy = last("val_accuracy");
+    const std::string of = history.last("whole_val_loss") != nullptr ? "whole_val_" : "val_";
+    const auto validation = [&](const char* name) { return last((of + name).c_str()); };
+    run.loss = validation("loss");
+    run.accuracy = validation("accuracy");
+    run.majority = validation("majority");
+    run.answers = validation("tokens");
     run.tokens_per_s = last("tokens_per_s").value_or(0);
     run.peak_bytes = last("peak_bytes").value_or(0);
     if (run.loss && run.accuracy)
@@ -226,6 +206,7 @@ class Comparer {
 
   // Why the task and the mechanism do not go together; "": they do.
   std::string exclusion(const CompareRun& run) const {
+    if (const std::string why = needs_layers(run.config); !why.empty()) return why;
     try {
       const ModelConfig config = model_config(run.config, shapes_.at(run.task));
       static_cast<void>(make_model(config));
@@ -270,6 +251,7 @@ class Comparer {
   }
 
   int stop() {
+    all_.running = false;
     write_comparison(folder_, all_);
     progress_.note(fmt::format("stopped and saved; continue with: linea compare --resume {}",
                                shell_quote(folder_.string())));
@@ -286,8 +268,8 @@ class Comparer {
 }  // namespace
 
 int compare(const CompareRequest& request, const fs::path& folder, bool json,
-            ProgressReporter& progress) {
-  return Comparer(request, folder, json, progress).run();
+            const std::string& version, ProgressReporter& progress) {
+  return Comparer(request, folder, json, version, progress).run();
 }
 
 }  // namespace linea::bench

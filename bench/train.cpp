@@ -5,11 +5,10 @@
 #include <memory>
 
 #include "autograd/profile.h"
-#include "base/random.h"
 #include "bench/bench.h"
 #include "bench/commands.h"
+#include "bench/random_tokens.h"
 #include "data/json.h"
-#include "data/tasks/task.h"
 #include "nn/optimizer.h"
 #include "train/flops.h"
 #include "train/format.h"
@@ -46,32 +45,6 @@ struct Trained {
 };
 
 double held() { return static_cast<double>(memory_use().held); }
-
-// Tokens at random, each the target of the one before it; a second stream has tokens of its own.
-class RandomTokens : public Task {
- public:
-  explicit RandomTokens(const TaskShape& shape) : Task(shape) {}
-
-  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
-    const RandomStream stream{seed, Purpose::test, 0, step};
-    Batch batch = blank_batch(rows, length(), 0);
-    const auto token = [&](size_t index) {
-      return static_cast<int32_t>(random_below(stream, index, static_cast<uint32_t>(vocab_size())));
-    };
-    const size_t all = batch.inputs.size();
-    for (size_t i = 0; i < all; ++i) {
-      batch.inputs[i] = token(i);
-      batch.targets[i] = token(i + 1);
-      if (shape().second_vocab_size > 0) batch.second_inputs.push_back(token(all + 1 + i));
-    }
-    return batch;
-  }
-  bool has(Split split) const override { return split == Split::train; }
-  int64_t rows(Split) const override { return 0; }
-  Batch eval_batch(Split split, int64_t, int64_t) const override {
-    fail(ErrorKind::usage, "random tokens have no {} split", split_name(split));
-  }
-};
 
 TaskShape shape_of(const ModelConfig& model) {
   TaskShape shape;

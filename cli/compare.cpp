@@ -7,6 +7,7 @@
 #include "bench/compare.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/program.h"
 #include "cli/setting_flags.h"
 #include "cli/terminal.h"
 #include "data/files.h"
@@ -30,6 +31,10 @@ bench::CompareRequest resumed_request(const CompareOptions& options,
     require(name == "resume" || name == "attentions" || name == "json",
             "--resume continues {} as it was asked for: leave out --{}", options.resume, name);
   const fs::path path = fs::path(options.resume) / "compare.toml";
+  std::error_code error;
+  if (!fs::exists(path, error))
+    fail(ErrorKind::input, "{} holds no comparison; start one with --out {}", options.resume,
+         shell_quote(options.resume));
   bench::CompareRequest request = bench::request_from_toml(read_file(path), path.string());
   if (given.count("attentions") != 0) request.attentions += "," + options.request.attentions;
   return request;
@@ -38,14 +43,15 @@ bench::CompareRequest resumed_request(const CompareOptions& options,
 int run_compare(const CompareOptions& options, const std::set<std::string>& given) {
   TerminalProgress progress;
   if (!options.resume.empty())
-    return bench::compare(resumed_request(options, given), options.resume, options.json, progress);
+    return bench::compare(resumed_request(options, given), options.resume, options.json, version(),
+                          progress);
   require(!options.out.empty(), "a new comparison needs --out DIR");
   std::error_code error;
   if (fs::exists(fs::path(options.out) / "compare.toml", error))
     fail(ErrorKind::usage,
          "{} already holds a comparison: continue it with --resume {}, or choose another --out",
          options.out, shell_quote(options.out));
-  return bench::compare(options.request, options.out, options.json, progress);
+  return bench::compare(options.request, options.out, options.json, version(), progress);
 }
 
 }  // namespace
@@ -54,7 +60,8 @@ void add_compare(CLI::App& program, int& exit_code) {
   CLI::App& command = add_command(
       program, "compare", "train every attention on the same tasks",
       "Example:  linea compare --preset compare-quick --out compared\n\nEach run is one of linea "
-      "train, in DIR/TASK/LABEL/seed-S. Softmax always runs. DIR has compare.json and compare.md.");
+      "train, in DIR/TASK/LABEL/seed-S. Softmax always runs. DIR has compare.json, compare.md, "
+      "compare.svg and report.html.");
   const auto options = std::make_shared<CompareOptions>();
   bench::CompareRequest& request = options->request;
   add_option(command, "--out", options->out, "the folder to create");
@@ -73,6 +80,13 @@ void add_compare(CLI::App& program, int& exit_code) {
              OptionKind::shows_default);
   add_option(command, "--seeds", request.seeds, "how many seeds a task has, as in 1 or 1,copy=3",
              OptionKind::shows_default);
+  add_option(command, "--lengths", request.lengths,
+             "comma-separated positions for which time and memory of a training step are measured",
+             OptionKind::shows_default);
+  add_option(command, "--references", request.references,
+             "published results in the image: lra (Long Range Arena) or none",
+             OptionKind::shows_default);
+  set_choices(command, "--references", {"lra", "none"});
   add_option(command, "--data", request.data, "the folder of the data sets, or the file of a text");
   add_flag(command, "--json", options->json, "one JSON object per line, of each run");
   add_general_flags(command, request.given, [](const GeneralSetting& general) {

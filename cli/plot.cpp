@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "train/record/curves.h"
+#include "train/record/run_history.h"
 
 namespace linea {
 namespace {
@@ -20,15 +21,51 @@ struct PlotOptions {
   bool log = false;
 };
 
-// The last parts of the paths, or the whole paths where two end alike.
-std::vector<std::string> short_names(const std::vector<std::string>& paths) {
-  std::vector<std::string> names;
+// Instead of a folder that holds runs, such as that of a comparison, its runs.
+std::vector<std::string> runs_of(const std::vector<std::string>& paths) {
+  std::vector<std::string> runs;
   for (const std::string& path : paths) {
-    const fs::path clean = (fs::path(path) / "").parent_path();
-    names.push_back(clean.filename().string());
+    std::error_code error;
+    SkippedFolders skipped;
+    std::vector<fs::path> found;
+    if (!is_run(path) && !fs::exists(fs::path(path) / "metrics.jsonl", error))
+      found = find_runs(path, skipped);
+    std::erase_if(found,
+                  [&](const fs::path& run) { return !fs::exists(run / "metrics.jsonl", error); });
+    if (found.empty()) found = {path};
+    for (const fs::path& run : found) runs.push_back(run.string());
   }
+  return runs;
+}
+
+// The last parts of the paths. Where two end alike, what they do not share at the beginning and at
+// the end.
+std::vector<std::string> short_names(const std::vector<std::string>& paths) {
+  std::vector<std::vector<std::string>> parts;
+  for (const std::string& path : paths) {
+    std::vector<std::string>& own = parts.emplace_back();
+    for (const fs::path& part : (fs::path(path) / "").parent_path()) own.push_back(part.string());
+  }
+  std::vector<std::string> names;
+  for (const auto& own : parts) names.push_back(own.back());
   const std::set<std::string> different(names.begin(), names.end());
-  return different.size() == names.size() ? names : paths;
+  if (different.size() == names.size()) return names;
+  const auto shared = [&](const auto& part_of) {
+    size_t count = 0;
+    const auto agree = [&](const auto& own) {
+      return own.size() > count + 1 && *part_of(own, count) == *part_of(parts[0], count);
+    };
+    while (std::all_of(parts.begin(), parts.end(), agree)) ++count;
+    return static_cast<std::ptrdiff_t>(count);
+  };
+  const std::ptrdiff_t first = shared(
+      [](const auto& own, size_t i) { return own.begin() + static_cast<std::ptrdiff_t>(i); });
+  for (auto& own : parts) own.erase(own.begin(), own.begin() + first);
+  const std::ptrdiff_t last = shared(
+      [](const auto& own, size_t i) { return own.rbegin() + static_cast<std::ptrdiff_t>(i); });
+  for (size_t i = 0; i < parts.size(); ++i)
+    names[i] = fmt::format("{}", fmt::join(parts[i].begin(), parts[i].end() - last, "/"));
+  return names;
 }
 
 void check_metrics(const std::vector<std::string>& metrics, const std::vector<RunHistory>& runs) {
@@ -60,7 +97,8 @@ void check_from(int64_t from, const std::vector<RunHistory>& runs) {
 void run_plot(const PlotOptions& options) {
   check_options(options);
   std::vector<RunHistory> runs;
-  for (const std::string& run : options.runs) {
+  const std::vector<std::string> paths = runs_of(options.runs);
+  for (const std::string& run : paths) {
     std::error_code error;
     if (!fs::exists(run, error)) fail(ErrorKind::input, "{} does not exist", run);
     runs.push_back(read_history(run));
@@ -75,7 +113,7 @@ void run_plot(const PlotOptions& options) {
   const CurveOptions curves{options.over == "time", options.log, options.from, options.smooth};
   std::vector<Chart> charts;
   for (const std::string& metric : options.metrics)
-    charts.push_back(metric_chart(metric, runs, short_names(options.runs), curves));
+    charts.push_back(metric_chart(metric, runs, short_names(paths), curves));
   write_charts(options.svg, charts);
   std::printf("%s\n", options.svg.c_str());
 }
@@ -91,7 +129,8 @@ void add_plot(CLI::App& program, int& exit_code) {
                               "shows means of consecutive ones. A browser shows the values under "
                               "the pointer.",
                               kMaxCurvePoints));
-  add_option(command, "RUN", options->runs, "one run or more", OptionKind::required);
+  add_option(command, "RUN", options->runs,
+             "one run or more; of a folder that holds runs, all of them", OptionKind::required);
   add_option(command, "--svg", options->svg, "the file to write", OptionKind::required);
   add_option(command, "--over", options->over, "the horizontal axis", OptionKind::shows_default);
   set_choices(command, "--over", {"steps", "time"});

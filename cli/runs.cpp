@@ -89,43 +89,6 @@ bool comes_before(const Json& a, const Json& b, const std::string& key) {
   return lowest_first ? x < y : y < x;
 }
 
-// Folders that could not be read.
-struct Skipped {
-  int64_t folders = 0;
-  std::string first;  // and why
-
-  void add(const fs::path& folder, const std::error_code& error) {
-    if (folders++ == 0) first = fmt::format("{}: {}", folder.string(), error.message());
-  }
-  std::string text() const {
-    return fmt::format("{} could not be read ({}{})", plural(folders, "folder"),
-                       folders == 1 ? "" : "the first is ", first);
-  }
-};
-
-// The runs in a folder and below; a run holds no other. Links to folders are not followed.
-std::vector<fs::path> find_runs(const fs::path& root, Skipped& skipped) {
-  std::vector<fs::path> runs, folders = {root};
-  while (!folders.empty()) {
-    const fs::path folder = folders.back();
-    folders.pop_back();
-    if (is_run(folder)) {
-      runs.push_back(folder);
-      continue;
-    }
-    std::error_code error;
-    fs::directory_iterator entry(folder, error);
-    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-      std::error_code ignored;  // of an entry that is gone by now
-      if (entry->is_directory(ignored) && !entry->is_symlink(ignored))
-        folders.push_back(entry->path());
-    }
-    if (!error || error == std::errc::no_such_file_or_directory) continue;
-    skipped.add(folder, error);
-  }
-  return runs;
-}
-
 std::string number_cell(const Json& value, const char* format) {
   return value.is_null() ? "-" : fmt::format(fmt::runtime(format), value.get<double>());
 }
@@ -182,7 +145,7 @@ void list_runs(const RunsOptions& options) {
   std::error_code reason;
   if (const fs::directory_iterator readable(options.folder, reason); reason)
     fail(ErrorKind::input, "{}: {}", options.folder, reason.message());
-  Skipped skipped;
+  SkippedFolders skipped;
   const std::vector<fs::path> runs = find_runs(options.folder, skipped);
   if (runs.empty())
     fail(ErrorKind::input, "there is no run in {}{}; linea train --out RUN makes one",

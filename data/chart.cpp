@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
+#include "data/chart_circles.h"
 #include "data/chart_scale.h"
 #include "data/chart_style.h"
+#include "data/chart_text.h"
 #include "data/files.h"
-#include "data/utf8.h"
 
 namespace linea {
 namespace {
@@ -19,46 +21,22 @@ namespace {
 // all that holds text has room for these.
 constexpr double kWidth = 600, kShownWidth = 760;
 constexpr double kText = 14, kTitle = 17, kWideText = 18, kWideTitle = 20;
-constexpr double kEdge = 14, kFrameHeight = 290, kRow = 25, kSwatch = 34;
-constexpr double kMarkers = 25;  // of a curve at most, so that they do not hide its line
-
-double letters(const std::string& text) {
-  double count = 0;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte & 0xC0) != 0x80) count += byte >= 0xE1 ? 1.7 : 1;  // from U+1000 on they are wide
-  }
-  return count;
-}
-
-// About the width in the widest usual fonts: of text, of digits, of bold letters.
-constexpr double kEm = 0.56, kDigitEm = 0.64, kBoldEm = 0.6;
-double text_width(const std::string& text, double size, double em = kEm) {
-  return em * size * letters(text);
-}
-
-// Names of runs differ at their ends.
-std::string shortened(const std::string& text, double size, double width) {
-  if (text_width(text, size) <= width) return text;
-  size_t first = 0;
-  while (first < text.size() && text_width("\u2026" + text.substr(first), size) > width) {
-    ++first;
-    while (first < text.size() && (static_cast<unsigned char>(text[first]) & 0xC0) == 0x80) ++first;
-  }
-  return "\u2026" + text.substr(first);
-}
-
-std::string text_at(double x, double y, const char* anchor, const std::string& text,
-                    const std::string& more) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" {}>{}</text>\n", x, y,
-                     anchor, more, escape_xml(text));
-}
-
-constexpr const char* kInk = "class=\"ink\" fill=\"#1f2328\"";
-constexpr const char* kMute = "class=\"mute\" fill=\"#59636e\"";
+constexpr double kEdge = 14, kRow = 25, kSwatch = 34;
+// Height of the frame; a chart with labels of circles has room for each.
+constexpr double kFrameHeight = 290, kLabelRoom = 20, kMaxFrameHeight = 900;
+constexpr double kCircleMargin = 0.1;  // at both ends of an axis
+constexpr double kMarkers = 25;        // of a curve at most, so that they do not hide its line
 
 std::string full_name(const Series& series) {
   return series.name + (series.name.empty() || series.part.empty() ? "" : ", ") + series.part;
+}
+
+double largest_area(const Chart& chart) {
+  double largest = 0;
+  for (const Series& series : chart.series)
+    for (const double area : series.area)
+      if (std::isfinite(area)) largest = std::max(largest, area);
+  return largest;
 }
 
 // An entry of the legend: a line of `style`, for all series of `name`.
@@ -72,15 +50,18 @@ class ChartLayout {
  public:
   explicit ChartLayout(const Chart& chart)
       : chart_(chart),
-        x_scale_(chart.x, chart.series, &Series::x, 0.015),
-        y_scale_(chart.y, chart.series, &Series::y, 0.05) {
+        largest_(largest_area(chart)),
+        x_scale_(chart.x, chart.series, &Series::x, largest_ > 0 ? kCircleMargin : 0.015),
+        y_scale_(chart.y, chart.series, &Series::y, largest_ > 0 ? kCircleMargin : 0.05) {
     for (const std::string& label : y_scale_.labels())
       left_ = std::max(left_, kEdge + 10 + text_width(label, kWideText, kDigitEm));
     const double last =
         x_scale_.labels().empty() ? 0 : text_width(x_scale_.labels().back(), kWideText, kDigitEm);
     right_ = kWidth - std::max(kEdge, last / 2);
     top_ = chart.y.label.empty() ? 44 : 66;
-    bottom_ = top_ + kFrameHeight;
+    double labels = 0;
+    for (const Series& series : chart.series) labels += static_cast<double>(series.labels.size());
+    bottom_ = top_ + std::clamp(kLabelRoom * labels, kFrameHeight, kMaxFrameHeight);
     for (const Series& series : chart.series) add_entries(series);
     if (names_.size() > 1) add_parts();
     height_ = bottom_ + 58;
@@ -92,20 +73,23 @@ class ChartLayout {
     std::string lines;
     for (const bool faint : {true, false})
       for (const Series& series : chart_.series)
-        if (series.faint == faint) lines += series_svg(series);
+        if (series.faint == faint && series.area.empty()) lines += series_svg(series);
     return axes +
            fmt::format("<g class=\"plot\" data-x=\"{}\">\n{}", escape_xml(chart_.x.label), lines) +
            fmt::format(
                "<rect class=\"area\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" "
                "height=\"{:.1f}\" fill=\"#fff\" fill-opacity=\"0\"/>\n</g>\n",
-               left_, top_, right_ - left_, kFrameHeight) +
-           legend;
+               left_, top_, right_ - left_, bottom_ - top_) +
+           circles_svg() + legend;
   }
   double height() const { return height_; }
 
  private:
   double x_at(double x) const { return left_ + x_scale_.position(x) * (right_ - left_); }
-  double y_at(double y) const { return bottom_ - y_scale_.position(y) * kFrameHeight; }
+  double y_at(double y) const { return bottom_ - y_scale_.position(y) * (bottom_ - top_); }
+  bool shows(const Series& series, size_t i) const {
+    return x_scale_.shows(series.x[i]) && y_scale_.shows(series.y[i]);
+  }
   size_t number_of(const std::string& name) const {
     return static_cast<size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
   }
@@ -125,7 +109,7 @@ class ChartLayout {
         by_name.back().text = entry.name;
         by_name.back().style.width = 2;
         by_name.back().style.markers |= !entry.style.part.empty();
-        by_name.back().style.hollow = false;
+        by_name.back().style.hollow &= !entry.style.area.empty();
       }
       const auto same = [&](const LegendEntry& other) { return other.text == entry.style.part; };
       if (!entry.style.part.empty() && std::none_of(parts.begin(), parts.end(), same)) {
@@ -140,10 +124,14 @@ class ChartLayout {
   std::string axes_svg() const;
   std::string title_svg() const;
   std::string series_svg(const Series& series) const;
+  std::string circles_svg() const;
+  std::string circle_svg(const Series& series, size_t i, const Circle& circle) const;
+  std::string scale_svg();
   std::string entry_svg(const LegendEntry& entry, double x, double y, double width) const;
   std::string legend_svg();
 
   const Chart& chart_;
+  double largest_;  // of the areas of circles; 0: no circles
   Scale x_scale_, y_scale_;
   double left_ = 40, right_ = 0, top_ = 0, bottom_ = 0, height_ = 0;
   std::vector<std::string> names_;
@@ -197,7 +185,7 @@ std::string ChartLayout::series_svg(const Series& series) const {
   bool connected = false;
   std::vector<std::pair<double, double>> points;
   for (size_t i = 0; i < series.x.size(); ++i) {
-    if (!x_scale_.shows(series.x[i]) || !y_scale_.shows(series.y[i])) {
+    if (!shows(series, i)) {
       connected = false;
       continue;
     }
@@ -221,6 +209,83 @@ std::string ChartLayout::series_svg(const Series& series) const {
       line, values, line_attributes(series), escape_xml(full_name(series)), markers);
 }
 
+std::string ChartLayout::circle_svg(const Series& series, size_t i, const Circle& circle) const {
+  std::string svg =
+      fmt::format("<g {} data-n=\"{}\">\n", color_attributes(series.color), number_of(series.name));
+  if (i < series.error.size() && series.error[i] > 0)
+    svg += fmt::format("<path d=\"M{:.1f} {:.1f}V{:.1f}\" stroke=\"currentColor\"/>\n", circle.x,
+                       std::min(y_at(series.y[i] - series.error[i]), bottom_),
+                       std::max(y_at(series.y[i] + series.error[i]), top_));
+  return svg + fmt::format(
+                   "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.3f}\" {}><title>{}: {} {:.3g}, {} "
+                   "{:.4g}, {} {:.3g}</title></circle>\n</g>\n",
+                   circle.x, circle.y, circle.radius, circle_attributes(series.hollow),
+                   escape_xml(circle.label.empty() ? full_name(series) : circle.label),
+                   escape_xml(chart_.x.label), series.x[i], escape_xml(chart_.y.label), series.y[i],
+                   escape_xml(chart_.area), series.area[i]);
+}
+
+// The largest circles first, so that none hides another; then their labels.
+std::string ChartLayout::circles_svg() const {
+  std::vector<Circle> circles;
+  std::vector<std::pair<const Series*, size_t>> points;
+  for (const Series& series : chart_.series) {
+    require(series.area.empty() || series.area.size() == series.x.size(),
+            "the series '{}' of a chart has {} x and {} areas", series.name, series.x.size(),
+            series.area.size());
+    for (size_t i = 0; i < series.area.size(); ++i) {
+      if (!shows(series, i) || !std::isfinite(series.area[i]) || series.area[i] <= 0) continue;
+      const std::string label = i < series.labels.size() ? series.labels[i] : "";
+      circles.push_back({x_at(series.x[i]), y_at(series.y[i]),
+                         circle_radius(series.area[i], largest_), label,
+                         text_width(label, kWideText), label.empty() ? 0 : kLabelRoom});
+      points.emplace_back(&series, i);
+    }
+  }
+  std::vector<size_t> order(circles.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return circles[a].radius > circles[b].radius; });
+  std::string svg, labels;
+  for (const size_t i : order) svg += circle_svg(*points[i].first, points[i].second, circles[i]);
+  const std::vector<PlacedLabel> placed =
+      place_labels(circles, {left_ + 2, top_ + 2, kWidth - 2, bottom_ - 2});
+  for (size_t i = 0; i < circles.size(); ++i) {
+    if (circles[i].label.empty()) continue;
+    const PlacedLabel& label = placed[i];
+    if (label.has_line)
+      svg += fmt::format(
+          "<path class=\"axis\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"#8b949e\"/>\n",
+          label.from_x, label.from_y, label.to_x, label.to_y);
+    labels += text_at(label.x, label.baseline, label.anchor, circles[i].label,
+                      "pointer-events=\"none\" " + std::string(kInk));
+  }
+  return svg + labels;
+}
+
+// Below the legend: circles of some areas.
+std::string ChartLayout::scale_svg() {
+  double smallest = largest_;
+  for (const Series& series : chart_.series)
+    for (const double area : series.area)
+      if (std::isfinite(area) && area > 0) smallest = std::min(smallest, area);
+  const double y = height_ + kLargestRadius + 4;
+  std::string svg = text_at(kEdge, y + 5, "start", chart_.area + ":", kInk);
+  double x = kEdge + text_width(chart_.area + ":", kWideText) + 12;
+  for (const double area : scale_areas(smallest, largest_)) {
+    const double radius = circle_radius(area, largest_);
+    const std::string label = fmt::format("{:g}", area);
+    svg += fmt::format(
+        "<circle class=\"axis\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.3f}\" fill=\"none\" "
+        "stroke=\"#8b949e\"/>\n",
+        x + radius, y, radius);
+    svg += text_at(x + 2 * radius + 6, y + 5, "start", label, kInk);
+    x += 2 * radius + 24 + text_width(label, kWideText, kDigitEm);
+  }
+  height_ = y + kLargestRadius + 8;
+  return svg;
+}
+
 std::string ChartLayout::entry_svg(const LegendEntry& entry, double x, double y,
                                    double width) const {
   const std::string start =
@@ -228,12 +293,15 @@ std::string ChartLayout::entry_svg(const LegendEntry& entry, double x, double y,
                     : fmt::format("<g class=\"entry\" data-n=\"{}\">\n<g {}>\n",
                                   number_of(entry.name), color_attributes(entry.style.color));
   const std::string shown = shortened(entry.text, kWideText, width - kSwatch - 8);
-  return start +
-         fmt::format("<path d=\"M{:.1f} {:.1f}h{}\" {}/>\n", x, y - 5, kSwatch,
-                     line_attributes(entry.style)) +
-         (entry.style.markers ? marker(x + kSwatch / 2, y - 5, entry.style) : "") +
-         (entry.of_part ? "" : "</g>\n") + text_at(x + kSwatch + 8, y, "start", shown, kInk) +
-         "</g>\n";
+  const std::string sign =
+      entry.style.area.empty()
+          ? fmt::format("<path d=\"M{:.1f} {:.1f}h{}\" {}/>\n", x, y - 5, kSwatch,
+                        line_attributes(entry.style)) +
+                (entry.style.markers ? marker(x + kSwatch / 2, y - 5, entry.style) : "")
+          : fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"7\" {}/>\n", x + kSwatch / 2,
+                        y - 5, circle_attributes(entry.style.hollow));
+  return start + sign + (entry.of_part ? "" : "</g>\n") +
+         text_at(x + kSwatch + 8, y, "start", shown, kInk) + "</g>\n";
 }
 
 // Below the chart, in as many columns as fit, filled column by column.
@@ -252,45 +320,24 @@ std::string ChartLayout::legend_svg() {
     svg += entry_svg(entries_[i], kEdge + static_cast<double>(i / rows) * column,
                      bottom_ + 76 + static_cast<double>(i % rows) * kRow, column);
   height_ = bottom_ + 76 + static_cast<double>(rows) * kRow - 4;
-  return svg;
+  return largest_ > 0 ? svg + scale_svg() : svg;
 }
 
 }  // namespace
 
-std::string escape_xml(const std::string& text) {
-  std::string result;
-  for (const char c : valid_utf8(text)) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      case '\'':
-        result += "&apos;";
-        break;
-      case '\t':
-      case '\n':
-      case '\r':
-        result += ' ';
-        break;
-      default:
-        result += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
-    }
-  }
-  return result;
+namespace {
+
+std::string description_svg(const std::string& title, const std::string& description) {
+  if (description.empty()) return "";
+  return fmt::format("<title>{}</title>\n<desc>{}</desc>\n", escape_xml(title),
+                     escape_xml(description));
 }
+
+}  // namespace
 
 std::string chart_element(const Chart& chart) {
   ChartLayout layout(chart);
-  const std::string body = layout.text();
+  const std::string body = description_svg(chart.title, chart.description) + layout.text();
   return fmt::format(
       "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {:.0f}\" "
       "font-family=\"sans-serif\" font-size=\"{}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
@@ -299,11 +346,12 @@ std::string chart_element(const Chart& chart) {
 
 std::string charts_svg(const std::vector<Chart>& charts) {
   double height = 0;
-  std::string body, titles;
+  std::string body, titles, descriptions;
   for (const Chart& chart : charts) {
     ChartLayout layout(chart);
     body += fmt::format("<g transform=\"translate(0 {:.0f})\">\n{}</g>\n", height, layout.text());
     titles += (titles.empty() ? "" : ", ") + chart.title;
+    descriptions += (descriptions.empty() ? "" : "; ") + chart.description;
     height += std::ceil(layout.height()) + 10;
   }
   return fmt::format(
@@ -315,9 +363,9 @@ std::string charts_svg(const std::vector<Chart>& charts) {
       "margin:0 auto;background:#fff}}@media (prefers-color-scheme:dark){{:root{{background:"
       "#0d1117}}}}\n</style>\n"
       "<rect class=\"page\" width=\"100%\" height=\"100%\" "
-      "fill=\"#fff\"/>\n{}<script>{}</script>\n</svg>\n",
+      "fill=\"#fff\"/>\n{}{}<script>{}</script>\n</svg>\n",
       kShownWidth, height * kShownWidth / kWidth, kWidth, height, kText, escape_xml(titles),
-      chart_style(), kShownWidth, body, chart_script());
+      chart_style(), kShownWidth, description_svg(titles, descriptions), body, chart_script());
 }
 
 void write_charts(const std::filesystem::path& path, const std::vector<Chart>& charts) {

@@ -1,4 +1,4 @@
-// Line charts as SVG: curves of named series over axes that are linear or logarithmic. A chart
+// Charts as SVG: curves, or circles, of named series over axes that are linear or logarithmic. A chart
 // scales to the width it is shown in, with larger letters below 560 pixels, and has colors for
 // light and dark pages. A small script shows the values of the curves under the pointer and
 // highlights a series; without scripts a curve shows its name.
@@ -32,12 +32,19 @@ struct Series {
   double width = 2;
   bool hollow = false;  // markers
   bool faint = false;   // pale, and neither in the legend nor under the pointer
+  // Where it is given, points are circles of these areas, in one unit for the chart, and not joined;
+  // hollow ones are dashed.
+  std::vector<double> area = {};
+  std::vector<double> error = {};        // of y, to both sides
+  std::vector<std::string> labels = {};  // of the circles, which are moved apart
 };
 
 struct Chart {
   std::string title;
   Axis x, y;
   std::vector<Series> series;
+  std::string area = {};         // the areas of circles, of which the legend shows some
+  std::string description = {};  // what the image shows, as text
 };
 
 // Text for XML and HTML, as UTF-8. Line breaks become blanks, other control characters question
@@ -45,7 +52,7 @@ struct Chart {
 std::string escape_xml(const std::string& text);
 
 // Charts below each other, as a file of its own. Error: ErrorKind::usage for a series whose x and y
-// differ in size.
+// differ in size, or its x and areas.
 std::string charts_svg(const std::vector<Chart>& charts);
 
 // One chart as an element of an HTML page that has chart_style() in its <style> and chart_script()

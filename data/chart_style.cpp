@@ -124,6 +124,12 @@ std::string marker(double x, double y, const Series& series) {
   }
 }
 
+std::string circle_attributes(bool hollow) {
+  return std::string("stroke=\"currentColor\" ") +
+         (hollow ? "fill=\"none\" stroke-dasharray=\"4 3\" pointer-events=\"all\""
+                 : "fill=\"currentColor\" fill-opacity=\"0.5\"");
+}
+
 // Attributes of the elements give the look on a light page, also to programs that ignore styles.
 std::string chart_style() {
   std::string style = R"(

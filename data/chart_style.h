@@ -17,4 +17,7 @@ std::string line_attributes(const Series& series);
 // The marker of a point: a disc, a square, a triangle or a diamond.
 std::string marker(double x, double y, const Series& series);
 
+// Attributes of a circle whose area is a value.
+std::string circle_attributes(bool hollow);
+
 }  // namespace linea

@@ -17,9 +17,9 @@ BUDGETS = {
     "autograd": 3460,
     "nn": 3488,
     "cuda": 10360,
-    "data": 5360,
-    "train": 5775,
-    "bench": 2840,
+    "data": 5675,
+    "train": 5810,
+    "bench": 3530,
     "lab": 2500,
     "cli": 1210,
 }

@@ -5,12 +5,23 @@ namespace linea {
 namespace {
 
 const std::string kCompare =
-    "compare --tasks copy --layers 1 --heads 2 --dim 16 --ffn 32 --batch 2 ";
+    "compare --tasks copy --layers 1 --heads 2 --dim 16 --ffn 32 --batch 2 "
+    "--threads 1 --lengths 32 ";
 
 class CompareTest : public ProgramTest {
  protected:
   nlohmann::json result(const std::string& folder) const {
     return nlohmann::json::parse(bytes(folder + "/compare.json"));
+  }
+  // Without what a clock says, and what a run that was resumed has held.
+  nlohmann::json repeatable(const std::string& folder) const {
+    nlohmann::json json = result(folder);
+    for (nlohmann::json& run : json["runs"])
+      for (const char* key : {"elapsed_s", "tokens_per_s", "peak_bytes"}) run.erase(key);
+    for (nlohmann::json& row : json["attentions"])
+      for (nlohmann::json& step : row["cost"]["steps"])
+        for (const char* key : {"step_s", "speed"}) step.erase(key);
+    return json;
   }
 };
 
@@ -22,13 +33,16 @@ TEST_F(CompareTest, RunsAreOrdinaryAndFinishedOnesAreSkipped) {
   EXPECT_EQ(first["runs"][1]["state"], "finished");
   EXPECT_EQ(first["runs"][2]["reason"], "needs an image");
   EXPECT_EQ(json_lines(done("runs c --json").out).size(), 2u);
-  done("plot c/copy/linear/seed-1 --svg c.svg");
+  done("plot c --svg c.svg");
+  for (const char* name : {">copy/linear<", ">copy/softmax<", ">linear<"})
+    EXPECT_EQ(bytes("c.svg").find(name) != std::string::npos, name[1] == 'l' || name[1] == 's')
+        << name;
   const std::string metrics = bytes("c/copy/linear/seed-1/metrics.jsonl");
   done("compare --resume c --attentions local");
   EXPECT_EQ(bytes("c/copy/linear/seed-1/metrics.jsonl"), metrics);
   EXPECT_EQ(result("c")["runs"].size(), 4u);
   EXPECT_EQ(result("c")["runs"][1]["score"], first["runs"][1]["score"]);
-  EXPECT_NE(bytes("c/compare.md").find("| local |"), std::string::npos);
+  EXPECT_NE(bytes("c/compare.md").find("| local † |"), std::string::npos);
 }
 
 TEST_F(CompareTest, AFailedRunIsARow) {
@@ -43,7 +57,10 @@ TEST_F(CompareTest, AFailedRunIsARow) {
 
 // Tasks with one answer take attentions without a causal form, and have an accuracy for a score.
 TEST_F(CompareTest, OneAnswerIsForAllAttentions) {
-  done("compare --tasks listops,copy --attentions linformer --dim 16 --ffn 32 --steps 2 --out c");
+  done(
+      "compare --tasks listops,copy --attentions linformer,linformer:slots=8 --dim 16 --ffn 32 "
+      "--steps 2 "
+      "--lengths 32 --out c");
   const nlohmann::json runs = result("c")["runs"];
   for (const nlohmann::json& run : runs) {
     const bool left_out = run["task"] == "copy" && run["attention"] != "softmax";
@@ -51,6 +68,12 @@ TEST_F(CompareTest, OneAnswerIsForAllAttentions) {
     if (left_out) continue;
     EXPECT_NEAR(run["score"].get<double>(), 100 * run["val_accuracy"].get<double>(), 1e-6) << run;
   }
+  const nlohmann::json rows = result("c")["attentions"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_FALSE(rows[0]["reads_much"]);
+  EXPECT_TRUE(rows[1]["reads_much"]);  // 64 slots, of 128 positions
+  EXPECT_FALSE(rows[2]["reads_much"]);
+  EXPECT_NE(bytes("c/compare.md").find(" = |"), std::string::npos);  // nothing is learned
 }
 
 TEST_F(CompareTest, SeedsHaveADeviation) {
@@ -71,6 +94,14 @@ TEST_F(CompareTest, RefusesBeforeTheFirstRun) {
   done(kCompare + "--attentions softmax --steps 1 --out c");
   refused(2, kCompare + "--attentions softmax --steps 1 --out c", {"--resume c"});
   refused(2, "compare --resume c --steps 4", {"--steps"});
+  refused(3, "compare --resume nowhere", {"nowhere holds no comparison"});
+  EXPECT_FALSE(exists("nowhere"));
+  std::string request = bytes("c/compare.toml");
+  request.replace(request.find("steps = \"1\""), 11, "steps = \"2\"");
+  write_file_atomically(path("c/compare.toml"), request);
+  refused(2, "compare --resume c", {"c/copy/softmax/seed-1", "steps"});
+  refused(2, "compare --tasks copy --lengths 1 --out d", {"lengths", "1"});
+  refused(2, "compare --tasks copy --references all --out d", {"references", "lra"});
 }
 
 TEST_F(CompareTest, StoppedByASignalItContinues) {
@@ -82,6 +113,43 @@ TEST_F(CompareTest, StoppedByASignalItContinues) {
   EXPECT_EQ(result("c")["runs"][0]["state"], "stopped");
   EXPECT_EQ(result("c")["runs"][1]["state"], "unfinished");
   EXPECT_FALSE(exists("c/copy/linear"));
+}
+
+TEST_F(CompareTest, KilledAndResumedItHasTheSameTable) {
+  const std::string command = kCompare + "--attentions linear --steps 30 --out ";
+  done(command + "a");
+  Child child(path("."), words_of(command + "b"));
+  while (!exists("b/copy/linear/seed-1/metrics.jsonl"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  child.signal(SIGKILL);
+  child.wait();
+  done("compare --resume b");
+  EXPECT_EQ(repeatable("a"), repeatable("b"));
+  EXPECT_GT(result("a")["attentions"][1]["cost"]["steps"][0]["memory"], 0);
+}
+
+// The finished run stays, and the rest can be done once there is room.
+TEST_F(CompareTest, AFullDiskLosesNoFinishedRun) {
+  done(kCompare + "--attentions softmax --steps 2 --out c");
+  const std::string metrics = bytes("c/copy/softmax/seed-1/metrics.jsonl");
+  const Outcome full = linea(words_of("compare --resume c --attentions linear"), 36000);
+  EXPECT_EQ(full.code, 6) << full.err;
+  EXPECT_EQ(bytes("c/copy/softmax/seed-1/metrics.jsonl"), metrics);
+  done("compare --resume c");
+  for (const nlohmann::json& run : result("c")["runs"]) EXPECT_EQ(run["state"], "finished") << run;
+  EXPECT_EQ(bytes("c/copy/softmax/seed-1/metrics.jsonl"), metrics);
+}
+
+// The image, and the page, are there whatever has finished.
+TEST_F(CompareTest, AnImageOfEveryOutcome) {
+  done(kCompare + "--attentions softmax --steps 1 --out one");
+  EXPECT_NE(bytes("one/compare.svg").find(">softmax<"), std::string::npos);
+  EXPECT_NE(bytes("one/compare.svg").find("<desc>attention, copy"), std::string::npos);
+  EXPECT_NE(bytes("one/report.html").find("copy/softmax/seed-1/report.html"), std::string::npos);
+  const std::string bad = "--steps 30 --lr 1e30 --min-lr 1e30 --warmup 0 --clip 0 ";
+  EXPECT_EQ(linea(kCompare + bad + "--attentions axial --out none").code, 4);
+  EXPECT_NE(bytes("none/compare.svg").find("</svg>"), std::string::npos);
+  EXPECT_NE(bytes("none/report.html").find("needs an image"), std::string::npos);
 }
 
 }  // namespace

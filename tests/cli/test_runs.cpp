@@ -342,7 +342,8 @@ TEST_F(RunsTest, PlotRefusesWhatItCannotShow) {
   refused(2, "plot runs/long --svg x.svg --over hours", {"--over", "'hours'", "time"});
   refused(2, "plot runs/long", {"--svg"});
   refused(3, "plot nowhere --svg x.svg", {"nowhere"});
-  refused(3, "plot runs --svg x.svg", {"runs", "metrics.jsonl"});
+  fs::create_directories(path("empty"));
+  refused(3, "plot empty --svg x.svg", {"empty", "metrics.jsonl"});
   refused(6, "plot runs/long --svg nowhere/x.svg", {"nowhere/x.svg"});
   EXPECT_FALSE(exists("x.svg"));
 }

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
+#include "data/chart_circles.h"
 #include "tests/data/data_helpers.h"
 
 namespace linea {
@@ -278,6 +280,57 @@ TEST(Chart, LimitsMarkers) {
   series.x = series.y = {1};
   chart.series = {series};
   EXPECT_EQ(count(charts_svg({chart}), "<circle"), 1) << "a line of one point is invisible";
+}
+
+Chart circles() {
+  Chart chart{"circles", {"speed", true, {0.5, 1, 2}}, {"score"}, {}};
+  chart.series = {{"one", {1, 2}, {50, 40}}, {"two", {0.5, -1}, {45, 45}, 1}};
+  chart.series[0].area = {1, 0.25};
+  chart.series[0].error = {2, 0};
+  chart.series[0].labels = {"first", "second <"};
+  chart.series[1].area = {2, 1};  // a point is outside of the axis
+  chart.series[1].labels = {"third", "nowhere"};
+  chart.series[1].hollow = true;
+  chart.area = "memory";
+  chart.description = "first & others";
+  return chart;
+}
+
+TEST(Chart, AreasOfCirclesAreInProportion) {
+  const std::string svg = charts_svg({circles()});
+  expect_well_formed(svg);
+  std::map<std::string, double> areas;  // by label
+  for (size_t at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1)) {
+    const size_t end = svg.find('>', at), title = svg.find("<title>", at);
+    if (title != end + 1) continue;  // of the legend
+    const double r = std::stod(svg.substr(svg.find(" r=\"", at) + 4));
+    areas[svg.substr(title + 7, svg.find(':', title) - title - 7)] = r * r;
+  }
+  ASSERT_EQ(areas.size(), 3u);
+  EXPECT_NEAR(areas.at("third") / areas.at("first"), 2, 1e-3);
+  EXPECT_NEAR(areas.at("first") / areas.at("second &lt;"), 4, 1e-3);
+  EXPECT_EQ(count(svg, "stroke-dasharray=\"4 3\""), 2);  // and one in the legend
+  EXPECT_NE(svg.find("<desc>first &amp; others</desc>"), std::string::npos);
+  EXPECT_EQ(svg.find("nowhere"), std::string::npos);
+}
+
+// Fifty circles on one place: no label covers another, all are in the frame.
+TEST(Chart, LabelsAreMovedApart) {
+  std::vector<Circle> all;
+  for (int i = 0; i < 50; ++i) all.push_back({300.0 + i, 400.0 + 3 * (i % 7), 10, "label", 80, 20});
+  const std::vector<PlacedLabel> placed = place_labels(all, {0, 0, 600, 900});
+  ASSERT_EQ(placed.size(), all.size());
+  const auto left = [](const PlacedLabel& label) {
+    return label.x - (label.anchor[0] == 's' ? 0 : label.anchor[0] == 'm' ? 40 : 80);
+  };
+  for (size_t i = 0; i < placed.size(); ++i) {
+    EXPECT_GE(left(placed[i]), 0);
+    EXPECT_LE(left(placed[i]) + 80, 600);
+    for (size_t j = 0; j < i; ++j)
+      EXPECT_TRUE(std::fabs(left(placed[i]) - left(placed[j])) > 79.9 ||
+                  std::fabs(placed[i].baseline - placed[j].baseline) > 19.9)
+          << i << " " << j;
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "data/files.h"
 #include "data/safetensors.h"
 #include "train/evaluate.h"
+#include "train/format.h"
 #include "train/run/checkpoint_files.h"
 #include "train/run/early_stop.h"
 #include "train/run/run_lock.h"
@@ -77,6 +78,35 @@ std::string describe_validation(const MetricsLine& line, const TaskShape& shape,
       line.value(prefix + "loss"), line.value(prefix + "bits"), bits_name(shape),
       has_bytes ? fmt::format("{:.4f} bits/byte, ", line.value(prefix + "bits_per_byte")) : "",
       line.value(prefix + "accuracy"), line.value(prefix + "tokens"));
+}
+
+std::string SkippedFolders::text() const {
+  return fmt::format("{} could not be read ({}{})", plural(folders, "folder"),
+                     folders == 1 ? "" : "the first is ", first);
+}
+
+std::vector<fs::path> find_runs(const fs::path& root, SkippedFolders& skipped) {
+  std::vector<fs::path> runs, folders = {root};
+  while (!folders.empty()) {
+    const fs::path folder = folders.back();
+    folders.pop_back();
+    if (is_run(folder)) {
+      runs.push_back(folder);
+      continue;
+    }
+    std::error_code error;
+    fs::directory_iterator entry(folder, error);
+    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+      std::error_code ignored;  // of an entry that is gone by now
+      if (entry->is_directory(ignored) && !entry->is_symlink(ignored))
+        folders.push_back(entry->path());
+    }
+    if (!error || error == std::errc::no_such_file_or_directory) continue;
+    if (skipped.folders++ == 0)
+      skipped.first = fmt::format("{}: {}", folder.string(), error.message());
+  }
+  std::sort(runs.begin(), runs.end());
+  return runs;
 }
 
 bool is_run(const fs::path& folder) {

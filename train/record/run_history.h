@@ -38,6 +38,16 @@ std::string describe_validation(const MetricsLine& line, const TaskShape& shape,
 // Whether linea train wrote the folder: it has settings and a place for checkpoints.
 bool is_run(const std::filesystem::path& folder);
 
+// Folders that could not be read.
+struct SkippedFolders {
+  int64_t folders = 0;
+  std::string first;  // and why
+  std::string text() const;
+};
+// The runs in a folder and below, sorted; a run holds no other. Links to folders are not followed.
+std::vector<std::filesystem::path> find_runs(const std::filesystem::path& root,
+                                             SkippedFolders& skipped);
+
 // No lines where metrics.jsonl is missing. Error: ErrorKind::input for a file that cannot be read.
 RunHistory read_history(const std::filesystem::path& run);
 
