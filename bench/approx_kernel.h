@@ -8,6 +8,7 @@
 //   trig        v = cosh(t) - 1    t = |q^ - k^|^2
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

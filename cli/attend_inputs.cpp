@@ -1,10 +1,10 @@
 // The tensors that linea attend is given.
+#include "cli/attend_inputs.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-
-#include "cli/attend_inputs.h"
 
 #include "cli/attend_json.h"
 

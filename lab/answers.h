@@ -1,6 +1,7 @@
 // Answers to the exercises of the lessons.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace linea::lab {

@@ -1,5 +1,4 @@
 // A lesson as text for a terminal.
-#include <algorithm>
 #include <cstdio>
 
 #include "base/error.h"
