@@ -16,6 +16,7 @@ ChunkSetting walk(int64_t N, int64_t D, int64_t stretches = 1) {
 }
 
 void expect_alike(const ChunkSetting& s) {
+  if (left_out()) return;
   SCOPED_TRACE(describe(s));
   // Factors are rounded. A sum of relus can be small, and gradients are divided by it.
   const double bound = s.feature == KernelFeature::relu ? 0.1 : 0.02;
