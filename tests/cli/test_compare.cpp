@@ -136,7 +136,8 @@ TEST_F(CompareTest, AFullDiskLosesNoFinishedRun) {
   EXPECT_EQ(full.code, 6) << full.err;
   EXPECT_EQ(bytes("c/copy/softmax/seed-1/metrics.jsonl"), metrics);
   done("compare --resume c");
-  for (const nlohmann::json& run : result("c")["runs"]) EXPECT_EQ(run["state"], "finished") << run;
+  const nlohmann::json runs = result("c")["runs"];
+  for (const nlohmann::json& run : runs) EXPECT_EQ(run["state"], "finished") << run;
   EXPECT_EQ(bytes("c/copy/softmax/seed-1/metrics.jsonl"), metrics);
 }
 
