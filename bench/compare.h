@@ -61,8 +61,9 @@ std::vector<int64_t> lengths_of(const std::string& list);
 RunConfig run_config(const CompareRequest& request, const std::string& task,
                      const std::string& attention, int64_t seed);
 
-// "needs 2 layers", where the model has fewer than the attention has items; "": it has enough.
-std::string needs_layers(const RunConfig& config);
+// Why a mechanism and a task do not go together: "needs 2 layers", "needs an image", "no causal
+// form"; "": they do, or training says what is wrong.
+std::string exclusion(const RunConfig& config, const TaskShape& shape);
 
 struct CompareRun {
   std::string task;

@@ -109,7 +109,7 @@ MechanismCost cost_of(const fs::path& folder, const CompareRequest& request,
   cost.state = "measured";
   try {
     const RunConfig config = run_config(request, kModelOf, mechanism.attention, 1);
-    cost.reason = needs_layers(config);
+    cost.reason = exclusion(config, bytes_with_answer(lengths.front()));
     for (const int64_t length : lengths) {
       if (!cost.reason.empty()) break;
       if (progress.due())
@@ -121,9 +121,7 @@ MechanismCost cost_of(const fs::path& folder, const CompareRequest& request,
     if (!cost.reason.empty()) cost.state = "excluded";
   } catch (const Error& error) {
     cost.reason = error.what();
-    const bool image = cost.reason.find("needs an image") != std::string::npos;
-    if (image) cost.reason = "needs an image";
-    cost.state = image ? "excluded" : "failed";
+    cost.state = "failed";
   }
   release_memory_cache();
   make_folders(folder / "speed");

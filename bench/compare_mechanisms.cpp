@@ -5,6 +5,7 @@
 #include "bench/compare.h"
 #include "nn/attention_list.h"
 #include "nn/model.h"
+#include "train/format.h"
 
 namespace linea::bench {
 namespace {
@@ -63,6 +64,23 @@ std::string growth_of(const std::string& attention) {
       return "-";  // needs an image
     }
   return growth > 0 ? "grows" : "constant";
+}
+
+std::string exclusion(const RunConfig& config, const TaskShape& shape) {
+  const auto items = static_cast<int64_t>(parse_attentions(config.attention).size());
+  if (items > config.layers) return "needs " + plural(items, "layer");
+  try {
+    const ModelConfig model = model_config(config, shape);
+    static_cast<void>(make_model(model));
+    for (int64_t item = 0; item < items && model.causal; ++item)
+      if (!make_attention(model.attention_of(item))->traits().not_causal.empty())
+        return "no causal form";
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    for (const char* reason : {"needs an image", "no causal form"})
+      if (error.kind() == ErrorKind::usage && what.find(reason) != std::string::npos) return reason;
+  }
+  return "";
 }
 
 // Training and evaluation differ by 2 (3 D + 2 M) FLOPs for each key that softmax reads; choosing keys

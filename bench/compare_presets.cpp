@@ -15,16 +15,6 @@ constexpr const char* kSizes =
     "window = 16\npattern = \"band:16\"\nblock = 8\nrandoms = 1\nglobals = 4\nstride = 16\n"
     "summary = 2\nouter = 64\nslots = 32\nclusters = 16\nkeys = 8\n";
 
-// Those that this program has.
-std::string known(const std::vector<std::string>& attentions) {
-  const std::vector<std::string> names = attention_names();
-  std::string list;
-  for (const std::string& one : attentions)
-    if (std::find(names.begin(), names.end(), one.substr(0, one.find(':'))) != names.end())
-      list += (list.empty() ? "" : ",") + one;
-  return list;
-}
-
 }  // namespace
 
 const std::vector<ComparedTask>& compared_tasks() {
@@ -49,8 +39,8 @@ const std::vector<ComparePreset>& compare_presets() {
   static const std::vector<ComparePreset> presets = {
       {"compare-cpu", "text,copy,digits,listops", "all", "", kSizes},
       {"compare-quick", "digits,listops",
-       known({"softmax", "linear", "linear:rule=gated", "performer", "local", "bigbird", "lsh",
-              "routing", "sinkhorn", "linformer", "nystrom", "luna"}),
+       "softmax,linear,linear:rule=gated,performer,local,bigbird,lsh,routing,sinkhorn,linformer,"
+       "nystrom,luna",
        "steps = 300\n", kSizes}};
   return presets;
 }

@@ -204,27 +204,8 @@ class Comparer {
       run.score = score_of(run.config, shapes_.at(run.task), *run.loss, *run.accuracy);
   }
 
-  // Why the task and the mechanism do not go together; "": they do.
   std::string exclusion(const CompareRun& run) const {
-    if (const std::string why = needs_layers(run.config); !why.empty()) return why;
-    try {
-      const ModelConfig config = model_config(run.config, shapes_.at(run.task));
-      static_cast<void>(make_model(config));
-      for (const AttentionOptions& item : config.attentions) {
-        AttentionOptions sized = item;
-        sized.key_size = sized.value_size = config.dim / config.heads;
-        sized.heads = config.heads;
-        sized.length = config.length;
-        if (config.causal && !make_attention(sized)->traits().not_causal.empty())
-          return "no causal form";
-      }
-    } catch (const Error& error) {
-      const std::string what = error.what();
-      if (error.kind() != ErrorKind::usage) return "";  // the run says so
-      if (what.find("needs an image") != std::string::npos) return "needs an image";
-      if (what.find("no causal form") != std::string::npos) return "no causal form";
-    }
-    return "";
+    return bench::exclusion(run.config, shapes_.at(run.task));
   }
 
   void train(CompareRun& run) {

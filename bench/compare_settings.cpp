@@ -78,11 +78,6 @@ std::vector<int64_t> lengths_of(const std::string& list) {
   return lengths;
 }
 
-std::string needs_layers(const RunConfig& config) {
-  const auto items = static_cast<int64_t>(parse_attentions(config.attention).size());
-  return items > config.layers ? "needs " + plural(items, "layer") : "";
-}
-
 RunConfig run_config(const CompareRequest& request, const std::string& task,
                      const std::string& attention, int64_t seed) {
   // The mechanism of a preset and its settings are none of the comparison's.
