@@ -199,12 +199,6 @@ class Head {
   std::vector<double> y_, log_sums_;  // of each row, those of its iterations
 };
 
-// The valid rows of each sequence.
-std::vector<int32_t> valid_rows(const Tensor& valid, const Tensor& q) {
-  if (valid.defined()) return valid.to_vector<int32_t>();
-  return std::vector<int32_t>(static_cast<size_t>(q.size(0)), static_cast<int32_t>(q.size(2)));
-}
-
 }  // namespace
 
 void SortedRows::next(double* x, int64_t m, double* y, double* log_sums) {
@@ -231,7 +225,8 @@ Var sort_blocks(const Var& q, const Var& k, const BlockSorting& sorting, const T
     const Tensor of_q = q.value(), of_k = k.value();
     const int64_t H = of_q.size(1), N = of_q.size(2), D = of_q.size(3), b = sorting.block,
                   columns = N / b, each = (N + b - 1) / b * columns;
-    const std::vector<int32_t> lengths = valid_rows(valid, of_q);
+    const std::vector<int32_t> lengths =
+        AttentionMask{sorting.causal, valid}.lengths(of_q.size(0), N);
     // body(bh, its head) of all heads.
     const auto each_head = [=](bool keep, const auto& body) {
       on_threads(of_q.size(0) * H, [&](int64_t bh, int) {

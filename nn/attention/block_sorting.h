@@ -11,7 +11,7 @@
 
 #include <vector>
 
-#include "autograd/var.h"
+#include "autograd/attention_inputs.h"
 #include "base/random.h"
 
 namespace linea {
