@@ -88,7 +88,7 @@ void forward(Pass& p) {
   }
 }
 
-// Gradients of the features; the states are computed again, and nothing of size N F M is kept.
+// Gradients of the features; the states are computed again, and nothing of size N F M is saved.
 void backward(const Pass& p, const Rows& dy, Rows& dq, Rows& dk) {
   const size_t N = p.q.size();
   dq = zeros(N), dk = zeros(N);

@@ -52,12 +52,12 @@ class PaddingInDenominator final : public Saboteur {
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     if (!mask.valid.defined()) return right_->forward(in, mask);
     const std::vector<int32_t> valid = mask.valid.to_vector<int32_t>();
-    std::vector<double> kept(static_cast<size_t>(in.v.value().numel()), 1.0);
+    std::vector<double> valid_row(static_cast<size_t>(in.v.value().numel()), 1.0);
     const int64_t row = in.v.size(3), sequence = in.v.size(1) * in.v.size(2) * row;
     for (int64_t i = 0; i < in.v.value().numel(); ++i)
       if (i / row % in.v.size(2) >= valid[static_cast<size_t>(i / sequence)])
-        kept[static_cast<size_t>(i)] = 0;
-    const Var selected(Tensor::from(kept, in.v.shape(), in.v.dtype()));
+        valid_row[static_cast<size_t>(i)] = 0;
+    const Var selected(Tensor::from(valid_row, in.v.shape(), in.v.dtype()));
     AttentionInputs without_values = in;
     without_values.v = multiply(in.v, selected);
     return right_->forward(without_values, {mask.causal, {}});
