@@ -12,7 +12,7 @@ constexpr const char* kSmall =
 
 // Restricted mechanisms read at most a quarter of the shortest task, 32 of 128 positions.
 constexpr const char* kSizes =
-    "window = 16\npattern = \"band:16\"\nblock = 8\nrandoms = 1\nglobals = 4\nstride = 16\n"
+    "window = 12\npattern = \"band:12\"\nblock = 8\nrandoms = 1\nglobals = 4\nstride = 16\n"
     "summary = 2\nouter = 64\nslots = 32\nclusters = 16\nkeys = 8\n";
 
 }  // namespace

@@ -25,6 +25,7 @@ TEST(ComparePresets, ReadAtMostAQuarterOfTheShortestTask) {
       for (const Compared& mechanism : compared_attentions(preset.attentions)) {
         const RunConfig config = run_config(request, task, mechanism.attention, 1);
         if (!exclusion(config, shape).empty()) continue;
+        if (mechanism.attention == "image-local-2d") continue;  // has no sizes, and is marked
         const double keys = keys_read(model_config(config, shape), shortest);
         EXPECT_LE(4 * keys, static_cast<double>(shortest))
             << preset.name << ": " << mechanism.attention << " on " << task;
