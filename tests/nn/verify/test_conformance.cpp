@@ -46,7 +46,7 @@ TEST_P(Conformance, EveryCheckPasses) {
   AttentionOptions options = GetParam();
   options.image_width = options.image_channels = 1;
   const bool is_causal = make_smallest(options)->traits().not_causal.empty();
-  const std::vector<Check> checks = check_attention(GetParam(), {.quick = kSanitized});
+  const std::vector<Check> checks = check_attention(GetParam(), {kSanitized, "", make_attention});
   EXPECT_EQ(checks.size(), (is_causal ? 22u : 17u) - (kSanitized ? 3u : 0u));  // long sums
   for (const Check& check : checks)
     EXPECT_TRUE(check.passed) << check.name << ": " << check.measured << " > " << check.bound
