@@ -101,8 +101,7 @@ std::string state_html(const Comparison& comparison, const fs::path& folder) {
   if (comparison.running)
     html += fmt::format(
         "<p id=\"stale\" class=\"stale\" hidden>This page is older than usual: the program has "
-        "ended, "
-        "or a run takes long. <code>linea compare --resume {}</code> continues.</p>\n",
+        "ended, or a run takes long. <code>linea compare --resume {}</code> continues.</p>\n",
         escape_xml(shell_quote(folder.string())));
   return html + fmt::format("<progress max=\"{}\" value=\"{}\"></progress>\n", all, done);
 }

@@ -75,11 +75,9 @@ CompareTable table_of(const Comparison& comparison) {
   }
   table.notes = {
       "Scores in %: accuracy, or of language 100 (U - loss) / U with U = ln vocabulary. The mean "
-      "is "
-      "softmax's, plus the mean difference to softmax over the tasks with a score. Speed and "
-      "memory "
-      "are those of a training step / softmax's, at so many positions; c: causal, where softmax is "
-      "not. State: what a position of sampling reads.",
+      "is softmax's, plus the mean difference to softmax over the tasks with a score. Speed and "
+      "memory are those of a training step / softmax's, at so many positions; c: causal, where "
+      "softmax is not. State: what a position of sampling reads.",
       "=: no better than the commonest answer. +: more than 10% more parameters than softmax. †: "
       "reads more than a quarter of the shortest task's length, so that its restriction hardly "
       "shows."};

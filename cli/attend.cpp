@@ -152,18 +152,15 @@ std::string footer() {
          "Gates are from 0 to 1, both included, and need --causal. A sum with the decay g writes "
          "1 - g. A decay below 4e-44 counts as 4e-44.\n"
          "With dy [B,H,N,M] the gradients are computed too (except with --form recurrent).\n"
-         "A file NAME.json holds the same as nested arrays, computed in F64: {\"q\": "
-         "[[0,0],[0,1]], "
-         "...}; leading sizes of 1 may be left out.\n"
+         "A file NAME.json holds the same as nested arrays, computed in F64: "
+         "{\"q\": [[0,0],[0,1]], ...}; leading sizes of 1 may be left out.\n"
          "--out holds y, the omega, rotations or slots used, and with dy: dq, dk, dv and, named "
-         "likewise, the "
-         "gradients of a codebook, sigma and gates. Without --out, y and gradients are printed.\n"
+         "likewise, the gradients of a codebook, sigma and gates. Without --out, y and gradients "
+         "are printed.\n"
          "Where a decay is below 0.01 or exactly 1, its gradient is computed one position after "
          "the other, slowly: the fast forms have it to about 1e-7 / gate in F32.\n"
          "What an attention chooses by q and k (lsh, topk) is written as decisions, I32, and "
-         "taken "
-         "from --in "
-         "where they are there.\n"
+         "taken from --in where they are there.\n"
          "vq: dk is the gradient of the key's code, passed straight through.";
 }
 
