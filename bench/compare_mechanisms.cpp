@@ -11,7 +11,7 @@ namespace linea::bench {
 namespace {
 
 // In the order of their colors in charts.
-enum Family { kPatterns, kSlots, kLinear, kChosen, kSoftmax, kTables, kHybrid };
+enum Family { kPatterns, kSlots, kLinear, kChosen, kExact, kTables, kHybrid };
 
 bool declares(const AttentionOptions& item, const char* key) {
   return find_setting(find_attention(item.name).settings, key) != nullptr;
@@ -42,7 +42,7 @@ int family_of(const std::string& attention) {
   const AttentionOptions& first = items.front();
   for (const AttentionOptions& item : items)
     if (item.name != first.name) return kHybrid;
-  if (first.name == "softmax") return first.settings.has("window") ? kPatterns : kSoftmax;
+  if (first.name == "softmax") return first.settings.has("window") ? kPatterns : kExact;
   if (table_names().count(first.name) != 0) return kTables;
   if (declares(first, "slots")) return kSlots;
   try {

@@ -30,11 +30,6 @@ void run_kernel(const CLI::App& command, const approx::Options& options, int64_t
   approx::print_kernel(kernel, approx::measure_kernel(kernel));
 }
 
-void check_range(const char* flag, int64_t value, int64_t min, int64_t max) {
-  require(value >= min && value <= max, "{} is {}; it must be from {} to {}", flag, value, min,
-          max);
-}
-
 // Every feature with every projection at every count, in that order.
 std::vector<approx::Estimate> asked_estimates(const approx::Options& options) {
   check_range("--length", options.length, 1, int64_t{1} << 24);

@@ -53,11 +53,6 @@ std::string tensors_help() {
   return help;
 }
 
-void check_range(const char* flag, int64_t value, int64_t min, int64_t max) {
-  require(value >= min && value <= max, "{} is {}; it must be from {} to {}", flag, value, min,
-          max);
-}
-
 void check_flags(const attend::Options& options) {
   constexpr int64_t kMax = int64_t{1} << 31;
   attend::parse_form(options.form);

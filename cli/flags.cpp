@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/error.h"
 #include "base/settings.h"
 #include "train/machine.h"
 
@@ -135,6 +136,11 @@ std::set<std::string> given_names(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options())
     if (option->count() > 0) names.insert(option->get_single_name());
   return names;
+}
+
+void check_range(const char* flag, int64_t value, int64_t min, int64_t max) {
+  require(value >= min && value <= max, "{} is {}; it must be from {} to {}", flag, value, min,
+          max);
 }
 
 }  // namespace linea

@@ -57,4 +57,7 @@ std::map<std::string, int64_t> positions_of(const CLI::App& command);
 // The names, without their dashes, of what the user gave.
 std::set<std::string> given_names(const CLI::App& command);
 
+// Refuses a value of the flag that is not from min to max.
+void check_range(const char* flag, int64_t value, int64_t min, int64_t max);
+
 }  // namespace linea

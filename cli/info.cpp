@@ -29,8 +29,6 @@ namespace fs = std::filesystem;
 
 using Json = nlohmann::ordered_json;
 
-void print(const std::string& line) { std::printf("%s\n", line.c_str()); }
-
 // Under what the line says, which begins at this column.
 constexpr size_t kIndent = 12;
 
@@ -159,7 +157,7 @@ void show_tensors(const std::string& path, bool json) {
         width + 1);
   for (const auto& [key, value] : file.metadata())
     print_wrapped(fmt::format("metadata {}: {}", key, value), 9);
-  print(plural(static_cast<int64_t>(file.entries().size()), "tensor"));
+  std::puts(plural(static_cast<int64_t>(file.entries().size()), "tensor").c_str());
   if (!unread.empty())
     print_wrapped(fmt::format("Linea does not read tensors of type {}", fmt::join(unread, ", ")),
                   0);
@@ -281,7 +279,7 @@ void show_run(const std::string& path, bool json) {
     print_field("tokens", fmt::format("{}, length {}", saved.shape.vocab_size, saved.shape.length));
   show_classes(names);
   show_results(history, saved.shape);
-  print("");
+  std::puts("");
   std::istringstream settings(to_toml(saved.config));
   for (std::string line; std::getline(settings, line);) print_wrapped(line, 2);
 }

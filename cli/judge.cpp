@@ -31,9 +31,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-constexpr int64_t kImages = 1000, kTexts = 100;  // where --count is not said
-constexpr int64_t kMinCaptioned = 48;            // pixels of an image below a caption
-constexpr int64_t kFrame = 3;                    // pixels around it
+constexpr int64_t kJudgedImages = 1000, kJudgedTexts = 100;  // where --count is not said
+constexpr int64_t kMinCaptioned = 48;                        // pixels of an image below a caption
+constexpr int64_t kFrame = 3;                                // pixels around it
 constexpr size_t kPairs = 16, kMaxPairs = 256, kPairsOfLine = 4;  // of a sheet
 constexpr int64_t kMaxTokens = 100000000;                         // of all texts
 constexpr double kWeak = 0.9;  // a classifier's accuracy below which it says so
@@ -171,8 +171,8 @@ void print_row(const char* name, const Measure& measure, int digits, const std::
             fmt::format("{:.{}f}", measure.real, digits), note);
 }
 
-void print_table(const SavedModel& saved, const ImageReport& report, const Nearness& nearness,
-                 int64_t count, const std::string& sheet) {
+void print_judgment(const SavedModel& saved, const ImageReport& report, const Nearness& nearness,
+                    int64_t count, const std::string& sheet) {
   fmt::print("{} of step {}, {} test images\n", plural(count, "sample"), saved.step,
              report.test_images);
   print_row("", "samples", "real", "");
@@ -202,7 +202,7 @@ void print_table(const SavedModel& saved, const ImageReport& report, const Nearn
 }
 
 void judge_images(const SavedModel& saved, JudgeOptions& options, TerminalProgress& progress) {
-  const int64_t count = options.count.value_or(kImages);
+  const int64_t count = options.count.value_or(kJudgedImages);
   require(count >= 2, "--count is {}; it must be at least 2", count);
   if (!options.out.empty()) const AtomicFile writable(options.out);  // refused now, not at the end
   const ImageJudge judge(saved.config);
@@ -221,7 +221,7 @@ void judge_images(const SavedModel& saved, JudgeOptions& options, TerminalProgre
     if (try_to_write_sheet(sheet, samples, judge.training_images(), report, nearness))
       options.out = sheet;
   }
-  (options.json ? print_json : print_table)(saved, report, nearness, count, options.out);
+  (options.json ? print_json : print_judgment)(saved, report, nearness, count, options.out);
 }
 
 // ---- text ----
@@ -254,7 +254,7 @@ void print_text_report(const SavedModel& saved, const TextReport& report, int64_
 }
 
 void judge_text(const SavedModel& saved, const JudgeOptions& options, TerminalProgress& progress) {
-  const int64_t count = options.count.value_or(kTexts);
+  const int64_t count = options.count.value_or(kJudgedTexts);
   const std::unique_ptr<Task> task = make_saved_task(task_options(saved.config, saved.vocabulary));
   const Vocabulary vocabulary = Vocabulary::parse(saved.vocabulary);
   const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(count),
@@ -269,7 +269,7 @@ void judge_text(const SavedModel& saved, const JudgeOptions& options, TerminalPr
 
 // Before anything is read. What an image needs at least is known later.
 void check_amounts(const JudgeOptions& options) {
-  const int64_t count = options.count.value_or(kTexts);
+  const int64_t count = options.count.value_or(kJudgedTexts);
   require(count >= 1 && count <= kMaxJudgedSamples, "--count is {}; choose 1 to {}", count,
           kMaxJudgedSamples);
   require(options.tokens >= 1 && options.tokens <= kMaxTokens / count,
@@ -313,7 +313,7 @@ void add_judge(CLI::App& program, int& exit_code) {
   add_option(command, "RUN", options->run,
              "a run, a checkpoint folder, or a model.safetensors file", OptionKind::required);
   add_option(command, "--count", options->count,
-             fmt::format("images ({}) or texts ({}) to sample", kImages, kTexts));
+             fmt::format("images ({}) or texts ({}) to sample", kJudgedImages, kJudgedTexts));
   add_option(command, "--tokens", options->tokens, "tokens of a text", OptionKind::shows_default);
   add_flag(command, "--best", options->best,
            "the checkpoint with the lowest validation loss; default: the newest");

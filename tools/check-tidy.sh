@@ -9,8 +9,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tidy=$(command -v clang-tidy-14 || command -v clang-tidy) || { echo "clang-tidy is not here: it is NOT run"; exit 0; }
 mkdir -p build
-# Compile commands without precompiled headers: clang cannot read those of g++.
-cmake -S . -B build/tidy -G Ninja -DLINEA_PCH=OFF -DLINEA_TESTS=OFF -DLINEA_WERROR=ON >build/tidy.log 2>&1 || {
+# Compile commands of single files, without precompiled headers: clang cannot read those of g++.
+cmake -S . -B build/tidy -G Ninja -DLINEA_PCH=OFF -DLINEA_UNITY=OFF -DLINEA_TESTS=OFF -DLINEA_WERROR=ON >build/tidy.log 2>&1 || {
   cat build/tidy.log
   exit 1
 }

@@ -21,7 +21,7 @@ BUDGETS = {
     "train": 5810,
     "bench": 3530,
     "lab": 2500,
-    "cli": 1210,
+    "cli": 1212,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [

@@ -16,7 +16,7 @@ namespace linea {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kPrefix = "events.out.tfevents.";
+constexpr const char* kEventFile = "events.out.tfevents.";
 
 // Field numbers, from TensorFlow's event.proto, summary.proto and
 // tensor.proto.
@@ -106,9 +106,9 @@ std::string host_name() {
 
 // The time in the name "events.out.tfevents.TIME.HOST.PID"; 0 for any other name.
 int64_t parse_time(const std::string& name) {
-  if (name.rfind(kPrefix, 0) != 0) return 0;
+  if (name.rfind(kEventFile, 0) != 0) return 0;
   int64_t time = 0;
-  const char* digits = name.data() + std::strlen(kPrefix);
+  const char* digits = name.data() + std::strlen(kEventFile);
   const auto [rest, error] = std::from_chars(digits, name.data() + name.size(), time);
   return error == std::errc() ? time : 0;
 }
@@ -144,7 +144,7 @@ EventFile::~EventFile() {
 
 void EventFile::open_in(const fs::path& folder) {
   make_folders(folder);
-  path_ = folder / fmt::format("{}{:010}.{}.{}", kPrefix, next_time(folder), host_name(), getpid());
+  path_ = folder / fmt::format("{}{:010}.{}.{}", kEventFile, next_time(folder), host_name(), getpid());
   if (const int reason = disk::create(path_, descriptor_))
     fail(ErrorKind::write,
          "cannot write {}: {}; change the permissions of the folder, or leave out `tensorboard`",

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kTimedSteps = 3;
 // Sizes of a step from which a larger one is extrapolated.
-constexpr int64_t kEnoughRows = 16, kEnoughTokens = 32768;
+constexpr int64_t kTimedRows = 16, kTimedTokens = 32768;
 constexpr double kMaxSeconds = 30;  // for steps of the whole batch
 
 // Parameters whose names differ only in the block number.
@@ -140,8 +140,7 @@ void measure(PreparedRun& run, Report& report) {
   MeasuredStep half = measure_step(run, 1, batches), some = half;
   int64_t rows = 1;
   const auto enough = [&] {
-    return 2 * rows > batch ||
-           (rows >= kEnoughRows && rows * run.task->length() >= kEnoughTokens) ||
+    return 2 * rows > batch || (rows >= kTimedRows && rows * run.task->length() >= kTimedTokens) ||
            some.peak > report.limit.bytes / 3 || some.seconds > kMaxSeconds / 20;
   };
   for (; !enough(); rows *= 2) {
