@@ -144,7 +144,8 @@ EventFile::~EventFile() {
 
 void EventFile::open_in(const fs::path& folder) {
   make_folders(folder);
-  path_ = folder / fmt::format("{}{:010}.{}.{}", kEventFile, next_time(folder), host_name(), getpid());
+  path_ =
+      folder / fmt::format("{}{:010}.{}.{}", kEventFile, next_time(folder), host_name(), getpid());
   if (const int reason = disk::create(path_, descriptor_))
     fail(ErrorKind::write,
          "cannot write {}: {}; change the permissions of the folder, or leave out `tensorboard`",
