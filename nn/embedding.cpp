@@ -25,15 +25,18 @@ Tensor sinusoidal_table(int64_t length, int64_t dim) {
 }  // namespace
 
 const std::vector<std::string>& position_kinds() {
-  static const std::vector<std::string> kinds = {"learned", "sinusoidal", "learned+grid", "rotary"};
+  static const std::vector<std::string> kinds = {"learned", "sinusoidal", "learned+grid", "rotary",
+                                                 "none"};
   return kinds;
 }
+
+bool has_position_table(const std::string& kind) { return kind != "rotary" && kind != "none"; }
 
 Var Embedding::forward(const Tensor& ids) const { return embedding(weight, ids); }
 
 PositionEmbedding::PositionEmbedding(ParameterInit& init, const ModelConfig& config) {
   const int64_t length = config.length, dim = config.dim;
-  if (config.positions == "rotary") return;
+  if (!has_position_table(config.positions)) return;
   weight = config.positions == "sinusoidal"
                ? Var(sinusoidal_table(length, dim))
                : init.normal("position_embedding.weight", {length, dim}, kInitStd);

@@ -25,8 +25,10 @@ struct Embedding {
 // x + P[position], P [length,dim] learned, or
 //   P[n, 2i] = sin(n / 10000^(2i/dim)), P[n, 2i+1] = cos(n / 10000^(2i/dim))
 // (Vaswani 2017, section 3.5), or, of images, learned P[n] + R[row] + K[column] + C[channel] of the
-// token that position n predicts. `rotary` has no table: attentions turn their rows.
+// token that position n predicts. Without a table: `rotary`, where attentions turn their rows, and
+// `none`, where the order is known by what decays, by convolutions and by the causal mask alone.
 const std::vector<std::string>& position_kinds();
+bool has_position_table(const std::string& kind);
 struct PositionEmbedding {
   PositionEmbedding() = default;
   explicit PositionEmbedding(ParameterInit& init, const ModelConfig& config);

@@ -95,7 +95,7 @@ class Window {
     ++sampled_;
   }
 
-  bool full() const { return rows_.state.position >= model_.config().length; }
+  bool full() const { return rows_.state.position >= model_.config().length && !model_.is_unbounded(); }
   bool is_asynchronous() const { return capacity_ > 1; }
   // Whether the token buffer is full.
   bool must_flush() const { return sampled_ - taken_ >= capacity_; }
@@ -184,7 +184,7 @@ std::vector<std::vector<int32_t>> Generator::sample(const std::vector<std::vecto
   };
   for (int64_t position = 0; position < count && continues; ++position) {
     if (position == 0) {
-      window.read(rows, begin > length ? begin - length : 0);
+      window.read(rows, begin > length && !model_.is_unbounded() ? begin - length : 0);
     } else if (window.full()) {
       window.read(rows, rows[0].size() - std::max<size_t>(1, length / 2));
     } else {

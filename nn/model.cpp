@@ -31,6 +31,9 @@ void check(const ModelConfig& config) {
   check_choice("positions", config.positions, position_kinds());
   require(config.positions != "learned+grid" || config.image_width > 0,
           "`positions` learned+grid needs images: choose learned, or a task of images");
+  require(config.positions != "none" || config.causal || config.layer_convolution != "none",
+          "`positions` none: rows that read both sides would know nothing of their order; choose "
+          "other `positions`, a `layer_convolution` or `mask` causal");
   check_choice("class_embedding", config.class_embedding, {"first", "every"});
   require(config.class_embedding == "first" || config.classes > 0,
           "`class_embedding` every needs classes: choose first, or a task of images with "
@@ -97,14 +100,21 @@ void Model::begin_position(DecodeState& state) const {
 }
 
 void Model::count_position(DecodeState& state) const {
-  require(state.position < config_.length, "position {} does not fit the model's length of {}",
-          state.position, config_.length);
+  require(state.position < config_.length || is_unbounded(),
+          "position {} does not fit the model's length of {}", state.position, config_.length);
   ++state.position;
 }
 
 bool Model::is_step_capturable() const {
   return std::all_of(attentions_.begin(), attentions_.end(),
                      [](const auto& attention) { return attention->traits().step_capturable; });
+}
+
+bool Model::is_unbounded() const {
+  return config_.positions == "none" &&
+         std::all_of(attentions_.begin(), attentions_.end(), [](const auto& attention) {
+           return attention->traits().state_growth == 0 && attention->traits().step_capturable;
+         });
 }
 
 void Model::before_step(int64_t step, int64_t steps) {

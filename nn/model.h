@@ -105,6 +105,8 @@ class Model {
   void count_position(DecodeState& state) const;
   virtual Tensor decode(DecodeState&, const Tensor&) const { return {}; }  // start() refuses
   bool is_step_capturable() const;
+  // Whether steps may pass the model's length: it knows no positions, and its states do not grow.
+  bool is_unbounded() const;
 
   // The attentions' work around a training step (0-based): before it, after it, or instead of the
   // latter where the update was skipped. What is annealed reaches its end after `steps`.

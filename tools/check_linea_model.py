@@ -78,6 +78,7 @@ def cases():
     yield COPY, "--positions sinusoidal --tie --no-bias"
     for attention in "softmax", "softmax --window 5", "linear --rule delta --feature dpfp", "gdn/softmax", "retnet", "lsh", "routing", "prior":
         yield COPY, f"--positions rotary --attention {attention}"
+    yield COPY, "--positions none --attention linear --rule gated"
     yield COPY, "--reversible"
     yield DIGITS, "--class-token --tie"
     yield DIGITS, "--class-token --class-embedding every"

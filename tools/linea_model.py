@@ -552,7 +552,7 @@ class Model:
         table, N, settings = self.tensor("token_embedding.weight"), len(tokens), self.settings
         positions = {"learned": lambda: self.tensor("position_embedding.weight"),
                      "sinusoidal": lambda: sinusoidal(N, table.shape[1]), "learned+grid": self.grid,
-                     "rotary": lambda: np.zeros((self.length, 1))}
+                     "rotary": lambda: np.zeros((self.length, 1)), "none": lambda: np.zeros((N, 1))}
         position = choose("the kind of positions", settings["positions"], positions)()
         if not 1 <= N <= len(position) or not 0 <= min(tokens) <= max(tokens) < len(table):
             raise ValueError(f"needs 1 to {len(position)} tokens from 0 to {len(table) - 1}")

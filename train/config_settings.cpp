@@ -45,7 +45,7 @@ void add_model(std::vector<GeneralSetting>& list) {
   add(&Config::positions,
       choice("positions", "", position_kinds(),
              "position embedding; learned+grid: also of the row, column and channel of an image; "
-             "rotary: none, attentions turn their rows by position"));
+             "rotary: attentions turn their rows by position; none: samples have no end"));
   add(&Config::layer_convolution,
       choice("layer_convolution", "", convolution_kinds(),
              "causal convolution of the inputs of attention and feed-forward: 1d: 4 positions; 2d: "

@@ -2,6 +2,7 @@
 
 #include "data/tasks/image_folder_task.h"
 #include "data/vocabulary.h"
+#include "nn/embedding.h"
 #include "train/run/checkpoint_files.h"
 
 namespace linea {
@@ -119,7 +120,7 @@ std::vector<WeightCount> count_weights(const ModelConfig& config) {
   std::vector<WeightCount> counts = {
       {"token embeddings", static_cast<double>(config.input_vocab_size) * dim}};
   if (config.second_vocab_size > 0) return counts;  // one attention without the layers below
-  if (config.positions != "sinusoidal" && config.positions != "rotary")
+  if (has_position_table(config.positions) && config.positions != "sinusoidal")
     counts.push_back({"position embeddings", static_cast<double>(config.length) * dim});
   counts.push_back({fmt::format("{} layers of ffn {}", config.layers, config.ffn),
                     layers * (4 * dim * dim + 2 * dim * ffn), true});

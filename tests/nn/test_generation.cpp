@@ -19,14 +19,17 @@ using Rows = std::vector<std::vector<int32_t>>;
 constexpr int64_t kLength = 12;
 
 // Scores far enough apart that a greedy choice does not depend on rounding.
-std::unique_ptr<Transformer> some_model(const std::string& attention, double stddev = 0.5) {
+std::unique_ptr<Transformer> some_model(const std::string& attention, double stddev = 0.5,
+                                        const std::string& positions = "learned",
+                                        int64_t length = kLength) {
   ModelConfig config;
-  config.attentions[0].name = attention;
+  config.attentions = parse_attentions(attention);
+  config.positions = positions;
   config.layers = 2;
   config.heads = 2;
   config.dim = 16;
   config.ffn = 24;
-  config.length = kLength;
+  config.length = length;
   config.vocab_size = 7;
   config.input_vocab_size = 9;
   auto model = std::make_unique<Transformer>(config);
@@ -144,6 +147,23 @@ TEST(Generator, ReadsTheEndOfALongPrompt) {
   for (int32_t i = 0; i < 3 * kLength; ++i) prompt.push_back(i * i % 7);
   const std::vector<int32_t> tail(prompt.end() - kLength, prompt.end());
   EXPECT_EQ(sample(*model, {prompt}, 25, 1), sample(*model, {tail}, 25, 1));
+}
+
+// A model that knows no positions, and whose state does not grow, is the same model at any length.
+TEST(Generator, GoesOnFromItsStateWithoutPositions) {
+  const Rows prompt = {{7, 2}, {8, 5}};
+  for (const char* attention : {"linear:rule=gated", "gdn", "ssd/softmax:window=3"}) {
+    const auto model = some_model(attention, 0.5, "none");
+    const auto longer = some_model(attention, 0.5, "none", 8 * kLength);
+    const Rows sampled = sample(*model, prompt, 5 * kLength, 1, true);
+    EXPECT_EQ(sampled, sample(*longer, prompt, 5 * kLength, 1, true)) << attention;
+    Rows read = prompt;  // more than the model's length
+    for (size_t row = 0; row < 2; ++row)
+      read[row].insert(read[row].end(), sampled[row].begin(), sampled[row].begin() + 30);
+    EXPECT_EQ(sample(*model, read, 1, 1, true)[1][0], sampled[1][30]) << attention;
+  }
+  EXPECT_FALSE(some_model("ssd/softmax", 0.5, "none")->is_unbounded());
+  EXPECT_FALSE(some_model("linear:rule=gated")->is_unbounded());
 }
 
 TEST(Generator, TakesExtremeTemperatures) {

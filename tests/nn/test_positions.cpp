@@ -68,6 +68,16 @@ TEST(Positions, AGridIsTheSumOfItsTables) {
   });
 }
 
+TEST(Positions, NoneIsRefusedWhereNothingKnowsTheOrder) {
+  ModelConfig config = small_transformer(1);
+  config.positions = "none";
+  EXPECT_EQ(Transformer(config).parameters()[1].name.find("position"), std::string::npos);
+  config.causal = false;
+  expect_error(ErrorKind::usage, {"`positions` none", "mask"}, [&] { Transformer{config}; });
+  config.layer_convolution = "1d";
+  Transformer{config};
+}
+
 TEST(Positions, AllTablesOfAGridAreTrained) {
   const Transformer model(grid_model(3, "learned+grid"));
   const Tensor ids = some_ids(2, 48);

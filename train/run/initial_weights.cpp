@@ -162,7 +162,7 @@ class InitialWeights {
     if (layer_of(name) >= base_.layers) return start_layer(target);
     if (name == "token_embedding.weight" && base_.input_vocab_size != now_.input_vocab_size)
       return mix_rows(base_table(name, base_.input_vocab_size), token_sources(), target);
-    if (name == "position_embedding.weight" && base_.positions == "rotary")
+    if (name == "position_embedding.weight" && !has_position_table(base_.positions))
       return fresh_.push_back(name);
     if (name == "position_embedding.weight") return load_positions(target);
     if (contains_any(name, {"row_embedding", "column_embedding", "channel_embedding"}))
