@@ -71,7 +71,8 @@ KeyTiles::Mask mask_of(const std::vector<BucketRanges>& rounds, size_t round,
   for (int64_t i = 0; i < kTile && queries[i] >= 0; ++i) {
     const auto query = static_cast<size_t>(queries[i]);
     uint64_t& bits = mask[static_cast<size_t>(i)];
-    bits = bits_of(own.first[query] - first, own.end[query] - first);
+    const int64_t bucket_end = own.sizes[static_cast<size_t>(own.of_queries[query])];
+    bits = bits_of(own.first[query] - first, std::min<int64_t>(own.end[query], bucket_end) - first);
     for (const TileKeys& round_before : earlier)
       if (bits != 0) bits &= ~round_before.seen_by(queries[i]);
     const int64_t same =
@@ -150,9 +151,10 @@ KeyTiles::Lists bucket_tiles(const std::vector<BucketRanges>& rounds, size_t rou
 KeyTiles::Lists own_keys(const std::vector<int32_t>& rows) {
   KeyTiles::Lists lists;
   lists.queries = lists.keys = rows;
-  KeyTiles::Mask diagonal;
-  for (size_t i = 0; i < diagonal.size(); ++i) diagonal[i] = uint64_t{1} << i;
   for (int64_t row = 0; row < static_cast<int64_t>(rows.size()); row += kTile) {
+    KeyTiles::Mask diagonal{};
+    for (size_t i = 0; i < std::min(diagonal.size(), rows.size() - static_cast<size_t>(row)); ++i)
+      diagonal[i] = uint64_t{1} << i;
     lists.add_tile(row / kTile, diagonal, false);
     lists.end_block();
   }

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <numeric>
+
+#include "autograd/attention_inputs.h"
 #include "autograd/ops.h"
 #include "tensor/ops.h"
 
@@ -22,17 +26,23 @@ Var quantize(const Var& k, const Tensor& codebook) {
   return Var::from_op("quantize", y.reshape(k.shape()), {k}, [](const Tensor& dy) { return dy; });
 }
 
-// With n numbers in k: dk = 2 beta / n (k - c_z),
-// dc_f = 2 / n sum of c_f - k over the keys of code f
-Commitment commitment_loss(const Var& k, const Var& codebook, double beta) {
-  const Tensor keys = merge_batch_heads(k.value()), codes = flat_codes(codebook.value());
+// With n keys: dk = 2 beta / n (k - c_z), dc_f = 2 / n sum of c_f - k over the keys of code f
+Commitment commitment_loss(const Var& k, const Var& codebook, double beta, const Tensor& valid) {
+  const auto cleared = [&](const Tensor& x) {
+    if (valid.defined()) ops::clear_padding(x.reshape(k.shape().with(-1, x.size(-1))), valid);
+    return x;
+  };
+  const Tensor keys = merge_batch_heads(clear_padding(Var(k.value()), valid).value()),
+               codes = flat_codes(codebook.value());
   const Tensor nearest = ops::nearest_code(keys, codebook.value(), 0);
   const Tensor difference =
-      ops::add(keys, ops::scale(ops::embedding(codes, nearest), -1.0));  // k - c_z
-  const Tensor ones = Tensor::full({nearest.numel(), 1}, keys.dtype(), 1.0),
+      cleared(ops::add(keys, ops::scale(ops::embedding(codes, nearest), -1.0)));  // k - c_z
+  const Tensor ones = cleared(Tensor::full({nearest.numel(), 1}, keys.dtype(), 1.0)),
                counts = ops::embedding_backward(nearest, ones, codes.size(0)),  // [H F,1]
       sums = ops::embedding_backward(nearest, keys, codes.size(0));
-  const double inverse = 1.0 / static_cast<double>(keys.size(0) * keys.size(1));
+  const std::vector<int32_t> lengths = AttentionMask{true, valid}.lengths(k.size(0), k.size(2));
+  const int64_t rows = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  const double inverse = 1.0 / static_cast<double>(k.size(1) * std::max<int64_t>(rows, 1));
   const bool learns = codebook.requires_grad();
   const Tensor squares =
       ops::sum_rows(ops::multiply(difference, difference).reshape({difference.numel(), 1}), {1});

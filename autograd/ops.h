@@ -91,11 +91,11 @@ Var logistics_loss(const Var& mixtures, const Tensor& targets, int64_t levels);
 Var quantize(const Var& k, const Tensor& codebook);
 
 // L = beta mean |k - sg(c_z)|^2, and of a codebook that requires a gradient + mean |sg(k) - c_z|^2;
-// with the number [H F,1] and the sum [H F,D] of the keys of each code.
+// with the number [H F,1] and the sum [H F,D] of the keys of each code; without padding.
 struct Commitment {
   Var loss;
   Tensor counts, sums;
 };
-Commitment commitment_loss(const Var& k, const Var& codebook, double beta);
+Commitment commitment_loss(const Var& k, const Var& codebook, double beta, const Tensor& valid);
 
 }  // namespace linea

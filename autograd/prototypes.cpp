@@ -4,7 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "autograd/qkv_layout.h"
 #include "tensor/launch.h"
 #include "tensor/ops.h"
 
@@ -105,45 +104,6 @@ Var rows_of_clusters(const Var& x, const Tensor& clusters) {
   });
 }
 
-// y_i = rest_c + m_c x_i;  dx_i = m_c dy_i, drest_c = sum_{i in c} dy_i, dm_c = sum_{i in c} dy_i.x_i
-Var add_to_rest(const Var& rest, const Var& x, const Tensor& clusters) {
-  return with_real(x.dtype(), "add_to_rest", [&](auto zero) {
-    using T = decltype(zero);
-    const int64_t C = rest.size(2), N = x.size(2), M = x.size(3);
-    const Tensor y = Tensor::zeros(x.shape(), x.dtype());
-    each_head(clusters, [&](int64_t bh, const int32_t* own) {
-      for (int64_t i = 0; i < N; ++i) {
-        if (own[i] < 0) continue;
-        const T* const of_cluster = rest.value().data<T>() + (bh * C + own[i]) * (M + 1);
-        const int64_t row = (bh * N + i) * M;
-        for (int64_t m = 0; m < M; ++m)
-          y.data<T>()[row + m] = of_cluster[m] + of_cluster[M] * x.value().data<T>()[row + m];
-      }
-    });
-    return Var::from_op("add_to_rest", y, {rest, x},
-                        [=, rest = rest.value(), x = x.value()](const Tensor& dy) -> Gradients {
-                          const Tensor drest = Tensor::zeros(rest.shape(), dy.dtype()),
-                                       dx = Tensor::zeros(x.shape(), dy.dtype());
-                          each_head(clusters, [&](int64_t bh, const int32_t* own) {
-                            for (int64_t i = 0; i < N; ++i) {
-                              if (own[i] < 0) continue;
-                              const int64_t at = (bh * C + own[i]) * (M + 1),
-                                            row = (bh * N + i) * M;
-                              const T m_c = rest.data<T>()[at + M];
-                              T* const to = drest.data<T>() + at;
-                              for (int64_t m = 0; m < M; ++m) {
-                                const T from = dy.data<T>()[row + m];
-                                to[m] += from;
-                                to[M] += from * x.data<T>()[row + m];
-                                dx.data<T>()[row + m] = m_c * from;
-                              }
-                            }
-                          });
-                          return {drest, dx};
-                        });
-  });
-}
-
 namespace {
 
 SoftmaxShape over_all(const HeadTensor& p, const HeadTensor& k, int64_t values,
@@ -186,10 +146,14 @@ struct Prototypes {
                  Heads{p, k, v}, ops::data(list), HeadTensor(listed_y), ops::data(listed_l));
   }
 
-  // m_c: exp of the difference of the log sums.
+  // log m_c
+  template <typename T>
+  T log_share(int64_t row) const {
+    return listed_l.data<T>()[row] - l.data<T>()[row];
+  }
   template <typename T>
   T share(int64_t row) const {
-    return std::exp(listed_l.data<T>()[row] - l.data<T>()[row]);
+    return std::exp(log_share<T>(row));
   }
 
   // [y - m listed_y, m]
@@ -207,26 +171,11 @@ struct Prototypes {
     return result;
   }
 
-  // dp, dk and dv, given those of y [B,H,C,values] for all keys, or the listed ones.
-  Heads gradients(const Tensor& values, const Tensor& of_y, const Tensor& dy, bool listed) const {
-    const Heads given{p, k, values}, all = given.new_gradients(p.dtype());
-    if (listed) {
-      LINEA_LAUNCH(listed_attention_backward, p.dtype(),
-                   over_list(p, k, values.size(3), valid, list.size(3) - 1), given, ops::data(list),
-                   HeadTensor(of_y), ops::data(listed_l), HeadTensor(dy), all);
-    } else {
-      LINEA_LAUNCH(softmax_attention_backward, p.dtype(), over_all(p, k, values.size(3), valid),
-                   given.q, given.k, given.v, HeadTensor(of_y), ops::data(l), HeadTensor(dy), all.q,
-                   all.k, all.v);
-    }
-    return all;
-  }
-
   // A column that is 0 in v, -1 in y and dl in dy makes the kernels' dy.v - dy.y a dy.v - dy.y + dl:
   // the gradient dl of the log sum reaches p and k. With r = y - m t, t = listed_y, log m = l_t - l:
   //   dt = -m dr,  dl_t = -dl = m (dm - dr.t)
   template <typename T>
-  Gradients rest_gradients(const Tensor& drest) const {
+  Heads wide_gradients(const Tensor& drest) const {
     const int64_t M = y.size(3), W = M + 1;
     const Tensor wide_v = in_width(v, W), wide_y = in_width(y, W), wide_t = in_width(listed_y, W),
                  dy = drest.clone(), dt(drest.shape(), drest.dtype());
@@ -244,24 +193,71 @@ struct Prototypes {
       dy.data<T>()[row * W + M] = -to[M];
       wide_y.data<T>()[row * W + M] = wide_t.data<T>()[row * W + M] = -1;
     }
-    const Gradients all = input_gradients(gradients(wide_v, wide_y, dy, false)),
-                    more = input_gradients(gradients(wide_v, wide_t, dt, true));
-    for (size_t n = 0; n < all.size(); ++n) ops::accumulate(more[n].value, all[n].value);
-    return {all[0], all[1], in_width(all[2].value, M)};
+    const Heads given{p, k, wide_v}, all = given.new_gradients(p.dtype());
+    LINEA_LAUNCH(softmax_attention_backward, p.dtype(), over_all(p, k, W, valid), given.q, given.k,
+                 given.v, HeadTensor(wide_y), ops::data(l), HeadTensor(dy), all.q, all.k, all.v);
+    TopKeysShape shape = over_list(p, k, W, valid, list.size(3) - 1);
+    shape.adds = true;
+    LINEA_LAUNCH(listed_attention_backward, p.dtype(), shape, given, ops::data(list),
+                 HeadTensor(wide_t), ops::data(listed_l), HeadTensor(dt), all);
+    return all;
+  }
+
+  // dp, dk and dv, given those of rest().
+  template <typename T>
+  Heads rest_gradients(const Tensor& drest) const {
+    const Heads wide = wide_gradients<T>(drest);
+    return {wide.q, wide.k, in_width(wide.v.data, y.size(3))};
   }
 };
 
 }  // namespace
 
-// Formulas of forward and backward: tensor/cpu/softmax_attention.cpp, top_keys.cpp.
-Var rest_attention(const Var& p, const Var& k, const Var& v, const Tensor& valid,
-                   const Tensor& keys) {
-  return with_real(p.dtype(), "rest_attention", [&](auto zero) {
+// y_i = rest_c + m_c x_i, x_i = sum_j b_ij v_j:  drest_c = sum_{i in c} dy_i, dm_c = sum_{i in c} dy_i.x_i. With
+// m_c b_ij in place of b_ij, whose log sum is l_i - log m_c, those of q, k and v in x_i are those of softmax
+// attention, given dy. Formulas: tensor/cpu/softmax_attention.cpp, top_keys.cpp, sparse_attention.cpp.
+Var cluster_attention(const AttentionInputs& in, const Var& p, const Tensor& clusters,
+                      const Tensor& keys, const KeyTilesOf& sets, const Tensor& valid) {
+  return with_real(p.dtype(), "cluster_attention", [&](auto zero) {
     using T = decltype(zero);
-    Prototypes of{p.value(), k.value(), v.value(), valid, keys, {}, {}, {}, {}};
+    const Heads heads = Heads::of(in);
+    const Tensor v = in.v.value(), x(v.shape(), v.dtype()), y = Tensor::zeros(v.shape(), v.dtype());
+    const int64_t C = p.size(2), N = v.size(2), M = v.size(3);
+    const Tensor log_sums({v.size(0) * v.size(1), N}, v.dtype());
+    read_sets(heads, valid, sets, x, log_sums);
+    Prototypes of{p.value(), in.k.value(), v, valid, keys, {}, {}, {}, {}};
     of.compute();
-    return Var::from_op("rest_attention", of.rest<T>(), {p, k, v},
-                        [of](const Tensor& dy) { return of.rest_gradients<T>(dy); });
+    const Tensor rest = of.rest<T>();
+    // body(i, its cluster) of a head.
+    const auto each_row = [=](const int32_t* own, int64_t bh, const auto& body) {
+      for (int64_t i = 0; i < N; ++i)
+        if (own[i] >= 0) body(bh * N + i, bh * C + own[i]);
+    };
+    each_head(clusters, [&](int64_t bh, const int32_t* own) {
+      each_row(own, bh, [&](int64_t i, int64_t c) {
+        const T* const r = rest.data<T>() + c * (M + 1);
+        for (int64_t m = i * M; m < (i + 1) * M; ++m)
+          y.data<T>()[m] = r[m - i * M] + r[M] * x.data<T>()[m];
+        log_sums.data<T>()[i] -= of.log_share<T>(c);
+      });
+    });
+    return Var::from_op(
+        "cluster_attention", y, {in.q, p, in.k, in.v}, [=](const Tensor& dy) -> Gradients {
+          const Tensor drest = Tensor::zeros(rest.shape(), dy.dtype());
+          each_head(clusters, [&](int64_t bh, const int32_t* own) {
+            each_row(own, bh, [&](int64_t i, int64_t c) {
+              T* const to = drest.data<T>() + c * (M + 1);
+              for (int64_t m = i * M; m < (i + 1) * M; ++m) {
+                to[m - i * M] += dy.data<T>()[m];
+                to[M] += dy.data<T>()[m] * x.data<T>()[m];
+              }
+            });
+          });
+          const Heads of_p = of.rest_gradients<T>(drest);
+          const Tensor dq = Tensor::zeros(heads.q.data.shape(), dy.dtype());
+          read_sets_backward(heads, valid, sets, x, log_sums, dy, {dq, of_p.k, of_p.v});
+          return {dq, of_p.q.data, of_p.k.data, of_p.v.data};
+        });
   });
 }
 

@@ -7,7 +7,7 @@
 // Source: Vyas et al. 2020, "Fast Transformers with clustered attention", section 3.
 #pragma once
 
-#include "autograd/var.h"
+#include "autograd/sparse_attention.h"
 
 namespace linea {
 
@@ -19,17 +19,16 @@ Tensor rounded_cluster_means(const Tensor& q, const Tensor& clusters, int64_t co
 // x_{c(i)} for each i, x [B,H,C,W] -> [B,H,N,W]; 0 in no cluster.
 Var rows_of_clusters(const Var& x, const Tensor& clusters);
 
-// p [B,H,C,D], k [B,H,N,D], v [B,H,N,M], keys T_c, i32 [B,H,C,K] and -1 where there are fewer -> [B,H,C,M+1]: the
-// sum of a_cj v_j over the keys that exist and are not in T_c, and m_c = the sum of a_cj over j in T_c; valid as in
-// AttentionMask.
-Var rest_attention(const Var& p, const Var& k, const Var& v, const Tensor& valid,
-                   const Tensor& keys);
-
 // The keys of the `count` largest p_c.k_j, i32 [B,H,C,count] in order, -1 where there are fewer. For decide().
 Tensor prototype_keys(const Tensor& p, const Tensor& k, const Tensor& valid, int64_t count);
 
-// y_i = rest_c + m_c x_i, c = c(i), of rest and m as rest_attention gives them, x [B,H,N,M]; 0 in no
-// cluster.
-Var add_to_rest(const Var& rest, const Var& x, const Tensor& clusters);
+// With keys T_c of each cluster, i32 [B,H,C,K] and -1 where there are fewer, and `sets`: what each i reads, T_c(i):
+//
+//   y_i = sum_{j not in T_c} a_cj v_j + m_c sum_{j in T_c} b_ij v_j,  m_c = sum_{j in T_c} a_cj
+//
+// b_i = softmax_j(q_i.k_j / sqrt(D)) over T_c. in: q, k [B,H,N,D], v [B,H,N,M]; p [B,H,C,D]; valid as in
+// AttentionMask -> [B,H,N,M], 0 in no cluster. Saved: sum_j b_ij v_j, and two numbers a position.
+Var cluster_attention(const AttentionInputs& in, const Var& p, const Tensor& clusters,
+                      const Tensor& keys, const KeyTilesOf& sets, const Tensor& valid);
 
 }  // namespace linea

@@ -1,7 +1,5 @@
 #include "autograd/slots.h"
 
-#include <cmath>
-
 #include "tensor/launch.h"
 #include "tensor/ops.h"
 
@@ -122,36 +120,6 @@ Var mix_rows(const Var& x, const Var& w) {
                        ops::data(flat(dy).rows(bh, each)), ops::data(dw));
         return Gradients{dx, dw};
       });
-}
-
-// y = log(1 + e^u), u = x w^T ln 2 / sqrt(C);  du = dy (1 - e^-y), dx = du w ln 2 / sqrt(C), dw alike
-Var slot_weights(const Var& x, const Var& w) {
-  require_rows("slot_weights", x);
-  const double scale = std::log(2.0) / std::sqrt(static_cast<double>(x.size(3)));
-  const Tensor y = ops::head_matmul(flat(x.value()), w.value(), 0, true, scale);
-  ops::pointwise_into(Pointwise::softplus, y, y);
-  return Var::from_op("slot_weights", y.reshape(x.shape().with(-1, w.size(1))), {x, w},
-                      [x = x.value(), w = w.value(), y, scale](const Tensor& dy) {
-                        const Tensor du(dy.shape(), dy.dtype());
-                        LINEA_LAUNCH(softplus_backward, dy.dtype(), ops::data(y), ops::data(dy),
-                                     ops::data(du), dy.numel());
-                        const Tensor dx = ops::head_matmul(flat(du), w, 0, false, scale);
-                        return Gradients{
-                            dx.reshape(x.shape()),
-                            ops::sum_rows(ops::matmul(du, x, true, false, scale), w.shape())};
-                      });
-}
-
-// y_t = c x_t / min(t, L);  dx_t = c dy_t / min(t, L)
-Var divide_by_count(const Var& x, double factor, const Tensor& valid) {
-  require_valid("divide_by_count", x, valid);
-  const auto divide = [factor, valid](const Tensor& from) {
-    const Tensor to(from.shape(), from.dtype());
-    LINEA_LAUNCH(divide_by_count, from.dtype(), slot_shape(from.shape(), 0, valid), ops::data(from),
-                 factor, ops::data(to));
-    return to;
-  };
-  return Var::from_op("divide_by_count", divide(x.value()), {x}, divide);
 }
 
 // y_c = sum_{n in c} x_n / |c|;  dx_n = sum_{c: n in c} dy_c / |c|

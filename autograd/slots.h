@@ -13,11 +13,6 @@ Var head_matmul(const Var& x, const Var& w);
 // w [H,R,m], or [1,R,m] for all heads, R >= N: y_bh = w_h^T x_bh, [B,H,m,C], by the first N rows of w.
 Var mix_rows(const Var& x, const Var& w);
 
-// y_ts = log(1 + 2^(x_t.w_s / sqrt(C))) of w [H,m,C]: [B,H,N,m].
-Var slot_weights(const Var& x, const Var& w);
-// y_t = factor x_t / t, t = 1, 2, ... up to the number of valid positions, and that from there on.
-Var divide_by_count(const Var& x, double factor, const Tensor& valid);
-
 // The m segments of the L valid rows of a sequence, segment c = rows [c L / m, (c + 1) L / m): their means,
 // [B,H,m,C], 0 where there is no row.
 Var segment_means(const Var& x, int64_t segments, const Tensor& valid);

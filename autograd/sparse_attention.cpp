@@ -4,7 +4,6 @@
 #include <bit>
 #include <numeric>
 
-#include "autograd/qkv_layout.h"
 #include "tensor/launch.h"
 
 namespace linea {
@@ -167,6 +166,23 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
         return gradients;
       },
       saved_y);
+}
+
+void read_sets(const Heads& in, const Tensor& valid, const KeyTilesOf& sets, const Tensor& y,
+               const Tensor& log_sums) {
+  const Sets own(sets, {0, in.q.batches}, in.q.heads, in.q.length);
+  LINEA_LAUNCH(sparse_attention, y.dtype(), shape_of(in, valid, own, 0, {}), in, nullptr,
+               HeadTensor(y), ops::data(log_sums));
+}
+
+void read_sets_backward(const Heads& in, const Tensor& valid, const KeyTilesOf& sets,
+                        const Tensor& y, const Tensor& log_sums, const Tensor& dy,
+                        const Heads& grads) {
+  const Sets own(sets, {0, in.q.batches}, in.q.heads, in.q.length);
+  SparseShape shape = shape_of(in, valid, own, 0, {});
+  shape.adds = true;
+  LINEA_LAUNCH(sparse_attention_backward, dy.dtype(), shape, in, nullptr, HeadTensor(y),
+               ops::data(log_sums), HeadTensor(dy), grads, nullptr);
 }
 
 Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTilesOf& sets_of,

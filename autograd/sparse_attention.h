@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "autograd/key_slots.h"
+#include "autograd/qkv_layout.h"
 #include "tensor/kernel_shapes.h"
 
 namespace linea {
@@ -67,6 +68,14 @@ using KeyTilesOf = std::function<KeyTilesPtr(int64_t sequence, int64_t head)>;
 // key. Errors: shapes or dtypes that do not go together.
 Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const KeyTilesOf& sets,
                      double scale = 0, const Var& bias = {});
+
+// Its passes, for ops that have more to do with their results: y [B,H,N,M] and log_sums [BH,N]; the gradients are
+// added to `grads`.
+void read_sets(const Heads& in, const Tensor& valid, const KeyTilesOf& sets, const Tensor& y,
+               const Tensor& log_sums);
+void read_sets_backward(const Heads& in, const Tensor& valid, const KeyTilesOf& sets,
+                        const Tensor& y, const Tensor& log_sums, const Tensor& dy,
+                        const Heads& grads);
 
 // The query of one position, over sets of one query and the slots -> y.
 Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTilesOf& sets,

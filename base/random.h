@@ -27,7 +27,8 @@ enum class Purpose : uint32_t {
   pattern,
   hash,
   cluster,
-  probe
+  probe,
+  sorting
 };
 
 // stream_id distinguishes streams of one purpose (a layer, a parameter, a head); `step` is the

@@ -80,8 +80,10 @@ class TrainingHooks {
   virtual ~TrainingHooks() = default;
   // Before the step (0-based, of `steps`).
   virtual void before_step(int64_t step, int64_t steps) { (void)step, (void)steps; }
-  // A term to add to the loss; undefined: none.
-  virtual Var auxiliary_loss(const AttentionInputs& in) { return (void)in, Var(); }
+  // A term to add to the loss, of the keys that the mask leaves; undefined: none.
+  virtual Var auxiliary_loss(const AttentionInputs& in, const AttentionMask& mask) {
+    return (void)in, (void)mask, Var();
+  }
   // After the step, or instead of that where the update is skipped.
   virtual void after_step() {}
   virtual void skip_step() {}

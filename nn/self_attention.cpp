@@ -58,10 +58,11 @@ Var GateLayer::forward(const Var& x, const LayerNorm* norm) const {
   return down.weight.defined() ? Linear::forward(first(down)) : first(*this);
 }
 
-void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, Var* auxiliary) {
+void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, const AttentionMask& mask,
+                        Var* auxiliary) {
   TrainingHooks* const hooks = attention.hooks();
   if (auxiliary == nullptr || hooks == nullptr) return;
-  const Var term = hooks->auxiliary_loss(in);
+  const Var term = hooks->auxiliary_loss(in, mask);
   if (term.defined()) *auxiliary = auxiliary->defined() ? add(*auxiliary, term) : term;
 }
 
@@ -126,7 +127,7 @@ Var SelfAttention::forward(const Var& residual, const Var& input, float dropout,
                            const AttentionMask& mask, Var* auxiliary) const {
   const Var x = convolution.forward(input);
   const AttentionInputs in = project(x, 0);
-  add_auxiliary_loss(*attention, in, auxiliary);
+  add_auxiliary_loss(*attention, in, mask, auxiliary);
   const Var mixed = cast(attention->forward(in, mask), x.dtype());
   return add_output(residual, x, in.qkv.defined() ? mixed : merge_heads(mixed), dropout);
 }

@@ -72,7 +72,8 @@ std::string projections(const Attention& attention);
 // Adds the parameters of an attention to the model's.
 void add_parameters(ParameterInit& init, const std::string& prefix, const Attention& attention);
 // *auxiliary += what the attention adds to the loss; null: nowhere.
-void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, Var* auxiliary);
+void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, const AttentionMask& mask,
+                        Var* auxiliary);
 // The gates of `in` from scores [B,N,H gates], their logits.
 void set_gates(AttentionInputs& in, const Var& scores, const Attention& attention);
 

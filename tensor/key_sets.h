@@ -78,6 +78,7 @@ struct SparseShape {
   // Columns of a bias [valid.heads,bias_length] that is added to scores by the distance of query and key;
   // query i is at position i + keys - queries. 0: there is none.
   int64_t bias_length = 0;
+  bool adds = false;  // the backward adds gradients of q, k and v to what is there
 
   LINEA_HOST_DEVICE int64_t position(int64_t i) const { return i + keys - queries; }
 };
@@ -96,7 +97,8 @@ struct TopKeysShape {
   int64_t batch_heads, queries, keys, key_size, value_size, count;
   bool causal;
   ValidKeys valid;
-  double scale;  // of scores, in the softmax over these keys
+  double scale;       // of scores, in the softmax over these keys
+  bool adds = false;  // the backward adds gradients of q, k and v to what is there
 
   LINEA_HOST_DEVICE int64_t position(int64_t i) const { return i + keys - queries; }
 };

@@ -10,6 +10,7 @@ namespace linea {
 struct SlotShape {
   int64_t batch_heads, heads, rows, width, slots;
   ValidKeys valid{};
+  int64_t first = 0;  // the position of the first row, where they are counted
 };
 
 // Formulas in autograd/slots.cpp. x, y and their gradients are [BH,rows,width] where nothing else is said.
@@ -17,6 +18,7 @@ template <typename T>
 struct SlotKernels {
   // dx of y = log(1 + e^x), given y
   void (*softplus_backward)(Context&, const T* y, const T* dy, T* dx, int64_t n);
+  // y_t = factor x_t / t, t = 1, 2, ... up to the number of valid positions, and that from there on
   void (*divide_by_count)(Context&, const SlotShape&, const T* x, double factor, T* y);
   // y, dy [BH,slots,width]
   void (*segment_means)(Context&, const SlotShape&, const T* x, T* y);

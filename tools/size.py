@@ -13,9 +13,9 @@ import sys
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
     "base": 510,
-    "tensor": 7635,
+    "tensor": 7637,
     "autograd": 3460,
-    "nn": 3488,
+    "nn": 3491,
     "cuda": 10360,
     "data": 5675,
     "train": 5810,

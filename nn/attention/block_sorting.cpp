@@ -81,9 +81,9 @@ class Head {
     }
   }
 
-  // dS, row after row, becomes dR; then the gradients of all N rows of q and k.
+  // dS, row after row, becomes dR; then gradients are added to those of q and k.
   template <typename T>
-  void backward(std::vector<double> dx, int64_t N, T* dq, T* dk) {
+  void backward(std::vector<double> dx, T* dq, T* dk) {
     for (size_t i = 0; i < dx.size(); ++i) dx[i] *= std::exp(x_[i]);
     if (of_.iterations == 0)
       for (int64_t m = 0; m < rows_; ++m) rows_backward(row(m), 0, dx.data() + first(m), width(m));
@@ -95,7 +95,7 @@ class Head {
         add_scaled(&k_[at(n)], dr, &dq_means[at(m)], D_);
         add_scaled(&q_[at(m)], dr, &dk_means[at(n)], D_);
       }
-    write_gradients(dq_means, dk_means, N, dq, dk);
+    add_gradients(dq_means, dk_means, dq, dk);
   }
 
  private:
@@ -172,22 +172,20 @@ class Head {
   }
 
   template <typename T>
-  void write_gradients(const std::vector<double>& dq_means, const std::vector<double>& dk_means,
-                       int64_t N, T* dq, T* dk) const {
+  void add_gradients(const std::vector<double>& dq_means, const std::vector<double>& dk_means,
+                     T* dq, T* dk) const {
     const int64_t b = of_.block;
-    std::fill_n(dq, N * D_, T(0));
-    std::fill_n(dk, N * D_, T(0));
     std::vector<double> later(at(1));
     for (int64_t j = L_; j-- > 0;) {
       if (of_.causal && j % b == 0)
         add_scaled(&dq_means[at(j / b)], 1 / static_cast<double>(j + 1), later.data(), D_);
       for (int64_t d = 0; d < D_; ++d) {
         const size_t mean = at(j / b) + static_cast<size_t>(d);
-        dq[j * D_ + d] = static_cast<T>(
+        dq[j * D_ + d] += static_cast<T>(
             of_.causal ? later[static_cast<size_t>(d)]
                        : dq_means[mean] / static_cast<double>(end_of(j / b) - j / b * b));
         if (j / b < columns_)
-          dk[j * D_ + d] = static_cast<T>(dk_means[mean] / static_cast<double>(b));
+          dk[j * D_ + d] += static_cast<T>(dk_means[mean] / static_cast<double>(b));
       }
     }
   }
@@ -219,41 +217,54 @@ void SortedRows::next(double* x, int64_t m, double* y, double* log_sums) {
   }
 }
 
-Var sort_blocks(const Var& q, const Var& k, const BlockSorting& sorting, const Tensor& valid) {
-  return with_real(q.dtype(), "sort_blocks", [&](auto zero) {
+namespace {
+
+// body(bh, its head) of `count` batch heads.
+template <typename T, typename Body>
+void each_head(const Tensor& q, const Tensor& k, const BlockSorting& sorting, const Tensor& valid,
+               int64_t first, int64_t count, bool keep, const Body& body) {
+  const int64_t H = q.size(1), N = q.size(2), D = q.size(3);
+  const std::vector<int32_t> lengths = AttentionMask{sorting.causal, valid}.lengths(q.size(0), N);
+  on_threads(count, [&](int64_t index, int) {
+    const int64_t bh = first + index;
+    Head head(sorting, lengths[static_cast<size_t>(bh / H)], D);
+    head.sort(q.data<T>() + bh * N * D, k.data<T>() + bh * N * D, static_cast<uint64_t>(bh), keep);
+    body(bh, head);
+  });
+}
+
+}  // namespace
+
+Tensor sort_blocks(const Tensor& q, const Tensor& k, const BlockSorting& sorting,
+                   const Tensor& valid) {
+  const int64_t B = q.size(0), H = q.size(1), N = q.size(2), b = sorting.block, columns = N / b,
+                rows = (N + b - 1) / b;
+  const Tensor s = Tensor::zeros({B, H, rows, columns}, q.dtype());
+  with_real(q.dtype(), "sort_blocks", [&](auto zero) {
     using T = decltype(zero);
-    const Tensor of_q = q.value(), of_k = k.value();
-    const int64_t H = of_q.size(1), N = of_q.size(2), D = of_q.size(3), b = sorting.block,
-                  columns = N / b, each = (N + b - 1) / b * columns;
-    const std::vector<int32_t> lengths =
-        AttentionMask{sorting.causal, valid}.lengths(of_q.size(0), N);
-    // body(bh, its head) of all heads.
-    const auto each_head = [=](bool keep, const auto& body) {
-      on_threads(of_q.size(0) * H, [&](int64_t bh, int) {
-        Head head(sorting, lengths[static_cast<size_t>(bh / H)], D);
-        head.sort(of_q.data<T>() + bh * N * D, of_k.data<T>() + bh * N * D,
-                  static_cast<uint64_t>(bh), keep);
-        body(bh, head);
-      });
-    };
-    const Tensor s = Tensor::zeros({of_q.size(0), H, (N + b - 1) / b, columns}, q.dtype());
-    each_head(false, [&](int64_t bh, Head& head) {
+    each_head<T>(q, k, sorting, valid, 0, B * H, false, [&](int64_t bh, Head& head) {
       for (int64_t m = 0; m < head.rows(); ++m)
         std::transform(head.row(m), head.row(m) + head.width(m),
-                       s.data<T>() + bh * each + m * columns,
+                       s.data<T>() + (bh * rows + m) * columns,
                        [](double x) { return static_cast<T>(std::exp(x)); });
     });
-    return Var::from_op("sort_blocks", s, {q, k}, [=](const Tensor& ds) -> Gradients {
-      const Tensor dq(of_q.shape(), ds.dtype()), dk(of_k.shape(), ds.dtype());
-      each_head(true, [&](int64_t bh, Head& head) {
-        std::vector<double> dx;
-        for (int64_t m = 0; m < head.rows(); ++m) {
-          const T* const from = ds.data<T>() + bh * each + m * columns;
-          dx.insert(dx.end(), from, from + head.width(m));
-        }
-        head.backward(std::move(dx), N, dq.data<T>() + bh * N * D, dk.data<T>() + bh * N * D);
-      });
-      return {dq, dk};
+  });
+  return s;
+}
+
+void sort_blocks_backward(const Tensor& q, const Tensor& k, const BlockSorting& sorting,
+                          const Tensor& valid, const Tensor& ds, int64_t first, int64_t count,
+                          const Tensor& dq, const Tensor& dk) {
+  with_real(q.dtype(), "sort_blocks", [&](auto zero) {
+    using T = decltype(zero);
+    const int64_t size = q.size(2) * q.size(3), rows = ds.size(2), columns = ds.size(3);
+    each_head<T>(q, k, sorting, valid, first, count, true, [&](int64_t bh, Head& head) {
+      std::vector<double> dx;
+      for (int64_t m = 0; m < head.rows(); ++m) {
+        const T* const from = ds.data<T>() + (bh * rows + m) * columns;
+        dx.insert(dx.end(), from, from + head.width(m));
+      }
+      head.backward(std::move(dx), dq.data<T>() + bh * size, dk.data<T>() + bh * size);
     });
   });
 }

@@ -25,8 +25,13 @@ struct BlockSorting {
 };
 
 // q, k [B,H,N,D] -> S [B,H,N / b rounded up,N / b], 0 where a row takes nothing of a block; valid as in
-// AttentionMask. Only S is saved, with q and k: the backward pass repeats the iterations. Computed in double.
-Var sort_blocks(const Var& q, const Var& k, const BlockSorting& sorting, const Tensor& valid);
+// AttentionMask. Computed in double.
+Tensor sort_blocks(const Tensor& q, const Tensor& k, const BlockSorting& sorting,
+                   const Tensor& valid);
+// Adds the gradients of `count` batch heads from `first` on to dq and dk, given dS of all: repeats the iterations.
+void sort_blocks_backward(const Tensor& q, const Tensor& k, const BlockSorting& sorting,
+                          const Tensor& valid, const Tensor& ds, int64_t first, int64_t count,
+                          const Tensor& dq, const Tensor& dk);
 
 // The rows of a causal S of one head, one after the other.
 class SortedRows {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "autograd/buckets.h"
 #include "autograd/ops.h"
@@ -74,18 +75,20 @@ Tensor Centroids::nearest_by_loops(const Tensor& x) const {
 }
 
 // |x^ - mu|^2 = 2 (1 - x^.mu)
-Var Centroids::commitment(const Var& x, double weight) {
+Var Centroids::commitment(const Var& x, double weight, const AttentionMask& mask) {
   const int64_t H = mu_.size(0), N = x.size(2), routed = H - first_head_;
   sums_.resize(static_cast<size_t>(mu_.numel()));
   if (routed == 0) return {};
-  const Var unit = unit_rows(x, 1);
+  const std::vector<int32_t> valid = mask.lengths(x.size(0), N);
+  const Var unit = unit_rows(clear_padding(x, mask.valid), 1);
   const std::vector<double> rows = unit.value().to_doubles(), mu = mu_.to_doubles();
   const std::vector<int32_t> clusters = nearest(x.value()).to_vector<int32_t>();
   const auto D = static_cast<size_t>(mu_.size(2));
   std::vector<double> own(rows.size());  // mu of each row; 0 in heads without clusters
   for (size_t row = 0; row < clusters.size(); ++row) {
-    const int64_t head = static_cast<int64_t>(row) / N % H;
-    if (head < first_head_) continue;
+    const int64_t n = static_cast<int64_t>(row) % N, bh = static_cast<int64_t>(row) / N,
+                  head = bh % H;
+    if (head < first_head_ || n >= valid[static_cast<size_t>(bh / H)]) continue;
     const size_t from = static_cast<size_t>(head * count() + clusters[row]) * D;
     for (size_t d = 0; d < D; ++d) {
       own[row * D + d] = mu[from + d];
@@ -95,7 +98,8 @@ Var Centroids::commitment(const Var& x, double weight) {
   const int64_t size = unit.value().numel();
   const Var products =
       matmul(reshape(unit, {1, size}), Var(Tensor::from(own, {size, 1}, x.dtype())));
-  const auto all = static_cast<double>(x.size(0) * routed * N);
+  const auto all = static_cast<double>(
+      routed * std::max<int64_t>(std::accumulate(valid.begin(), valid.end(), int64_t{0}), 1));
   return add(Var(Tensor::full({1}, x.dtype(), 2 * weight)),
              scale(reshape(products, {1}), -2 * weight / all));
 }

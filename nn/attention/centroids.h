@@ -26,9 +26,9 @@ class Centroids {
   Tensor nearest(const Tensor& x) const;
   Tensor nearest_by_loops(const Tensor& x) const;
 
-  // weight mean |x^ - mu|^2 over the heads with clusters, mu a constant; undefined where there are none. Also adds
-  // the rows to the sums of a step.
-  Var commitment(const Var& x, double weight);
+  // weight mean |x^ - mu|^2 over the rows that exist, in heads with clusters, mu a constant; undefined where there
+  // are none. Also adds the rows to the sums of a step.
+  Var commitment(const Var& x, double weight, const AttentionMask& mask);
   // At the end of a step. The first sums m_c are taken as they are; with m_c = 0 mu_c stays.
   void learn(double decay);
   void forget() { sums_.clear(); }
@@ -48,9 +48,9 @@ class CentroidTraining final : public TrainingHooks {
       : centroids_(centroids),
         decay_(settings.real("centroid_decay")),
         commitment_(settings.real("commitment")) {}
-  Var auxiliary_loss(const AttentionInputs& in) override {
-    const Var of_q = centroids_.commitment(in.q, commitment_),
-              of_k = centroids_.commitment(in.k, commitment_);
+  Var auxiliary_loss(const AttentionInputs& in, const AttentionMask& mask) override {
+    const Var of_q = centroids_.commitment(in.q, commitment_, mask),
+              of_k = centroids_.commitment(in.k, commitment_, mask);
     return of_q.defined() ? add(of_q, of_k) : of_q;
   }
   void skip_step() override { centroids_.forget(); }

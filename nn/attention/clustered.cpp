@@ -16,7 +16,6 @@
 #include "autograd/ops.h"
 #include "autograd/prototypes.h"
 #include "autograd/softmax_attention.h"
-#include "autograd/sparse_attention.h"
 #include "base/random.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/hamming_clusters.h"
@@ -86,9 +85,7 @@ class ClusteredAttention final : public BidirectionalAttention {
                 options.dtype) {
     const RandomStream stream{options.seed, Purpose::hash, static_cast<uint32_t>(options.layer)};
     write_normal(stream, 1, planes_);
-    // Clusters and a few more; in the backward of the second form keys and values again.
-    const auto rows = static_cast<double>(options.key_size + options.value_size);
-    traits_.saved_scalars = improved ? 3 * rows + 8 : 8;
+    if (improved) traits_.saved_scalars += static_cast<double>(options.value_size);  // sum b_ij v_j
   }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
@@ -111,8 +108,7 @@ class ClusteredAttention final : public BidirectionalAttention {
       return sets_of_clusters(clusters.data<int32_t>() + bh * N, N,
                               keys.data<int32_t>() + bh * C * K, C, K);
     };
-    const Var own = sparse_attention({in.q, in.k, in.v, Var()}, {false, mask.valid}, sets);
-    return add_to_rest(rest_attention(p, in.k, in.v, mask.valid, keys), own, clusters);
+    return cluster_attention(in, p, clusters, keys, sets, mask.valid);
   }
 
   // With matrices [N,C] and [C,N] of clusters and weights.

@@ -48,6 +48,35 @@ class LshState final : public AttentionState {
   std::vector<std::vector<int32_t>> members;  // [B,H,rounds,buckets]
 };
 
+struct Hashing {
+  int64_t rounds, buckets, window;
+
+  // The sets of a head whose hashes are [rounds,N].
+  KeyTilesPtr tiles(const int32_t* hashes, int64_t N, int64_t valid, bool causal) const {
+    const auto w = static_cast<int32_t>(window);
+    std::vector<BucketRanges> all;
+    for (int64_t round = 0; round < rounds; ++round) {
+      const std::vector<int32_t> own(hashes + round * N, hashes + (round + 1) * N);
+      std::vector<int32_t> keys = own;
+      std::fill(keys.begin() + valid, keys.end(), -1);
+      BucketRanges& ranges = all.emplace_back(own, std::move(keys), buckets);
+      for (size_t i = 0; i < own.size(); ++i) {
+        ranges.first[i] = ranges.before[i] - w + 1;
+        ranges.end[i] = ranges.before[i] + (causal ? 1 : w);
+      }
+    }
+    std::vector<int32_t> alone;
+    for (int64_t i = 0; i < valid; ++i)
+      if (std::all_of(all.begin(), all.end(),
+                      [i](const BucketRanges& ranges) { return ranges.others(i) == 0; }))
+        alone.push_back(static_cast<int32_t>(i));
+    std::vector<KeyTiles::Lists> lists;
+    for (size_t round = 0; round < all.size(); ++round) lists.push_back(bucket_tiles(all, round));
+    if (!alone.empty()) lists.push_back(own_keys(alone));
+    return std::make_shared<const KeyTiles>(N, N, std::move(lists));
+  }
+};
+
 class LshAttention final : public Attention, private TrainingHooks {
  public:
   explicit LshAttention(const AttentionOptions& options)
@@ -74,9 +103,11 @@ class LshAttention final : public Attention, private TrainingHooks {
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2);
     const std::vector<int32_t> hashes = decide_hashes(in.q.value(), false),
                                valid = mask.lengths(B, N);
-    const KeyTilesOf sets = [=, this](int64_t sequence, int64_t head) {
-      const int32_t* const own = hashes.data() + (sequence * H + head) * rounds_ * N;
-      return tiles(own, N, valid[static_cast<size_t>(sequence)], mask.causal);
+    // The backward pass asks for them again, and this layer may be gone then.
+    const KeyTilesOf sets = [=, hashing = Hashing{rounds_, buckets_, std::min(window_, N)}](
+                                int64_t sequence, int64_t head) {
+      const int32_t* const own = hashes.data() + (sequence * H + head) * hashing.rounds * N;
+      return hashing.tiles(own, N, valid[static_cast<size_t>(sequence)], mask.causal);
     };
     return sparse_attention({in.q, unit_rows(in.q, 1), in.v, Var()}, mask, sets, 1);
   }
@@ -214,32 +245,6 @@ class LshAttention final : public Attention, private TrainingHooks {
       hashes.push_back(best);
     }
     return Tensor::from(hashes, {B, H, rounds_, N});
-  }
-
-  // The sets of a head whose hashes are [rounds,N].
-  KeyTilesPtr tiles(const int32_t* hashes, int64_t N, int64_t valid, bool causal) const {
-    const auto window = static_cast<int32_t>(std::min(window_, N));
-    std::vector<BucketRanges> rounds;
-    for (int64_t round = 0; round < rounds_; ++round) {
-      const std::vector<int32_t> own(hashes + round * N, hashes + (round + 1) * N);
-      std::vector<int32_t> keys = own;
-      std::fill(keys.begin() + valid, keys.end(), -1);
-      BucketRanges& ranges = rounds.emplace_back(own, std::move(keys), buckets_);
-      for (size_t i = 0; i < own.size(); ++i) {
-        ranges.first[i] = ranges.before[i] - window + 1;
-        ranges.end[i] = ranges.before[i] + (causal ? 1 : window);
-      }
-    }
-    std::vector<int32_t> alone;
-    for (int64_t i = 0; i < valid; ++i)
-      if (std::all_of(rounds.begin(), rounds.end(),
-                      [i](const BucketRanges& ranges) { return ranges.others(i) == 0; }))
-        alone.push_back(static_cast<int32_t>(i));
-    std::vector<KeyTiles::Lists> lists;
-    for (size_t round = 0; round < rounds.size(); ++round)
-      lists.push_back(bucket_tiles(rounds, round));
-    if (!alone.empty()) lists.push_back(own_keys(alone));
-    return std::make_shared<const KeyTiles>(N, N, std::move(lists));
   }
 
   AttentionOptions options_;

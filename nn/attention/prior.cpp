@@ -122,7 +122,7 @@ class PriorAttention final : public Attention, private TrainingHooks {
   TrainingHooks* hooks() override { return this; }
 
  private:
-  Var auxiliary_loss(const AttentionInputs&) override {
+  Var auxiliary_loss(const AttentionInputs&, const AttentionMask&) override {
     if (gaussian_) return {};
     const double factor = kSpanLoss * length_ / static_cast<double>(options_.heads);
     return Var::from_op("span_loss", ops::scale(ops::sum_rows(column(), {1}), factor), {parameter_},

@@ -17,9 +17,9 @@
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "autograd/softmax_attention.h"
-#include "nn/attention/block_sorting.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/slots.h"
+#include "nn/attention/sorted_attention.h"
 
 namespace linea {
 namespace {
@@ -33,13 +33,6 @@ class SinkhornState final : public AttentionState {
   KeySlots slots, past;
   SortedBlocks sorted;
 };
-
-// sum_n S_mn x-block_n of S [B,H,M,C] and x [B,H,N,W], N >= C b: [B,H,M b,W].
-Var mix_blocks(const Var& s, const Var& x, int64_t b) {
-  const int64_t B = x.size(0), H = x.size(1), N = x.size(2), W = x.size(3), C = s.size(3);
-  const Var whole = C * b == N ? x : columns(reshape(x, {B * H, N * W}), 0, C * b * W);
-  return reshape(matmul(s, reshape(whole, {B, H, C, b * W})), {B, H, s.size(2) * b, W});
-}
 
 // y = a / b, and 0 where b = 0;  da = dy / b,  db = -dy y / b
 Var quotient(const Var& a, const Var& b) {
@@ -65,27 +58,20 @@ class SinkhornAttention final : public Attention, private TrainingHooks {
         iterations_(options.settings.integer("iterations")),
         scale_(1 / (std::sqrt(static_cast<double>(options.key_size)) *
                     options.settings.real("sort_temperature"))),
-        noise_(options.settings.real("sort_noise") / options.settings.real("sort_temperature")),
-        sets_([b = block_](int64_t N) { return blocks(N, b) * b + N; },
-              [b = block_](const SetSize& size, int64_t i, std::vector<KeyRange>& ranges) {
-                const int64_t first = i / b * b, own = blocks(size.positions, b) * b,
-                              seen = size.causal ? std::min(i + 1, size.valid) : size.valid;
-                if (first >= size.valid) return;
-                if (size.causal ? first > 0 : b <= size.valid) ranges.push_back({first, first + b});
-                ranges.push_back({own + first, own + std::min(first + b, seen)});
-              }) {
-    // Keys and values after the sorted ones, and the gradients of both.
-    traits_.saved_scalars = 5 * static_cast<double>(options.key_size + options.value_size) + 8;
+        noise_(options.settings.real("sort_noise") / options.settings.real("sort_temperature")) {
+    // S, (N / b)^2 numbers, so many more a position from N = `length` to twice as many; and what a product of S
+    // packs of keys or values.
+    const auto b = static_cast<double>(block_);
+    traits_.saved_scalars += 3 * static_cast<double>(options.length) / (b * b) +
+                             static_cast<double>(options.key_size + options.value_size);
   }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const ExactProducts exact_products;
     if (in.q.size(2) <= block_) return softmax_attention(in, mask);
-    const Var k = clear_padding(in.k, mask.valid), v = clear_padding(in.v, mask.valid),
-              s = sort_blocks(in.q, k, sorting(mask.causal), mask.valid);
-    return sparse_attention({in.q, join_rows({mix_blocks(s, k, block_), k}),
-                             join_rows({mix_blocks(s, v, block_), v}), Var()},
-                            {mask.causal, {}}, sets_.of(in.q.size(2), mask));
+    return sorted_attention(
+        {in.q, clear_padding(in.k, mask.valid), clear_padding(in.v, mask.valid), Var()},
+        sorting(mask.causal), mask.valid, options_.segment);
   }
 
   // S by matrices of weights, and one matrix [M b,N] that mixes all keys.
@@ -125,8 +111,10 @@ class SinkhornAttention final : public Attention, private TrainingHooks {
     if (const Tensor s = state.sorted.add(in.q.value(), in.k.value()); s.defined()) {
       const NoGrad no_gradients;
       const auto sort = [&](const Tensor& past, Tensor& slots) {
-        const Var all(read_slots(past, 0, first));
-        slots = join_rows({mix_blocks(Var(s), all, b), Var(read_slots(slots, b, b))}).value();
+        const Shape own = past.shape().with(2, b), blocks = own.with(2, s.size(3));
+        const Tensor all = read_slots(past, 0, first).reshape(blocks.with(3, b * own[3])),
+                     sorted = ops::matmul(s, all).reshape(own);
+        slots = join_rows({Var(sorted), Var(read_slots(slots, b, b))}).value();
       };
       sort(state.past.keys, state.slots.keys);
       sort(state.past.values, state.slots.values);
@@ -165,7 +153,7 @@ class SinkhornAttention final : public Attention, private TrainingHooks {
             .scale = scale_,
             .causal = causal,
             .noise = step_ < 0 ? 0 : noise_,
-            .stream = {options_.seed, Purpose::features, static_cast<uint32_t>(options_.layer),
+            .stream = {options_.seed, Purpose::sorting, static_cast<uint32_t>(options_.layer),
                        static_cast<uint64_t>(std::max<int64_t>(step_, 0))}};
   }
 
@@ -210,7 +198,6 @@ class SinkhornAttention final : public Attention, private TrainingHooks {
   AttentionOptions options_;
   int64_t block_, iterations_;
   double scale_, noise_;
-  KeyRangeSets sets_;
   int64_t step_ = -1;  // of training; -1 outside of one
 };
 

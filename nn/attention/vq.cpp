@@ -89,11 +89,11 @@ class Vq final : public MappedAttention, public TrainingHooks {
   void before_step(int64_t step, int64_t) override { step_ = step; }
 
   // Also counts the keys of each code, for after_step.
-  Var auxiliary_loss(const AttentionInputs& in) override {
-    const Commitment commitment = commitment_loss(in.k, codebook_, commitment_);
+  Var auxiliary_loss(const AttentionInputs& in, const AttentionMask& mask) override {
+    const Commitment commitment = commitment_loss(in.k, codebook_, commitment_, mask.valid);
     add_to(batch_counts_, commitment.counts);
     add_to(batch_sums_, commitment.sums);
-    draw_candidates(in.k.value());
+    draw_candidates(in.k.value(), mask);
     return commitment.loss;
   }
 
@@ -137,17 +137,19 @@ class Vq final : public MappedAttention, public TrainingHooks {
 
  private:
   // A key of the batch for every code, should it be dead.
-  void draw_candidates(const Tensor& keys) {
+  void draw_candidates(const Tensor& keys, const AttentionMask& mask) {
     const int64_t H = options_.heads, F = codes_, D = options_.key_size, S = keys.size(2);
     const auto sequences = static_cast<uint32_t>(keys.size(0));
     const std::vector<double> all = keys.to_doubles();
+    const std::vector<int32_t> valid = mask.lengths(keys.size(0), S);
     candidates_.resize(static_cast<size_t>(H * F * D));
     for (int64_t head = 0; head < H; ++head) {
       const RandomStream stream = random_stream(head, step_ + 1);
       for (int64_t f = 0; f < F; ++f) {
         const auto index = static_cast<uint64_t>(2 * f);
-        const int64_t bh = random_below(stream, index, sequences) * H + head;
-        const int64_t row = random_below(stream, index + 1, static_cast<uint32_t>(S));
+        const uint32_t sequence = random_below(stream, index, sequences);
+        const auto rows = static_cast<uint32_t>(std::max(valid[sequence], 1));
+        const int64_t bh = sequence * H + head, row = random_below(stream, index + 1, rows);
         std::copy_n(all.begin() + (bh * S + row) * D, D, candidates_.begin() + (head * F + f) * D);
       }
     }

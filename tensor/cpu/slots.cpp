@@ -36,8 +36,9 @@ template <typename T>
 void divide_by_count(Context& ctx, const SlotShape& shape, const T* x, double factor, T* y) {
   const int64_t N = shape.rows, C = shape.width;
   parallel_rows(ctx, shape.batch_heads * N, C, [&](int64_t row) {
-    const int64_t valid = valid_keys(shape.valid, row / N, N),
-                  count = std::clamp<int64_t>(row % N + 1, 1, std::max<int64_t>(valid, 1));
+    const int64_t valid = valid_keys(shape.valid, row / N, shape.first + N),
+                  count = std::clamp<int64_t>(shape.first + row % N + 1, 1,
+                                              std::max<int64_t>(valid, 1));
     const T by = static_cast<T>(factor / static_cast<double>(count));
 #pragma omp simd
     for (int64_t c = row * C; c < (row + 1) * C; ++c) y[c] = by * x[c];

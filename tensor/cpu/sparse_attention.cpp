@@ -330,8 +330,8 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
   };
   parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
     if (dbias != nullptr) std::fill_n(dbias + bh * shape.bias_length, shape.bias_length, T(0));
-    for (int64_t i = 0; i < N; ++i) std::fill_n(grads.q.at(bh, i), D, T(0));
-    for (int64_t j = 0; j < shape.keys; ++j) {
+    for (int64_t i = 0; i < N && !shape.adds; ++i) std::fill_n(grads.q.at(bh, i), D, T(0));
+    for (int64_t j = 0; j < shape.keys && !shape.adds; ++j) {
       std::fill_n(grads.k.at(bh, j), D, T(0));
       std::fill_n(grads.v.at(bh, j), M, T(0));
     }

@@ -31,13 +31,9 @@ TEST(Slots, HaveGradients) {
   for (const int64_t heads : {1, 3})
     expect_gradients([](const std::vector<Var>& in) { return mix_rows(in[0], in[1]); },
                      {x, x_of({heads, 9, 5}, 2)});
-  expect_gradients([](const std::vector<Var>& in) { return slot_weights(in[0], in[1]); },
-                   {x, x_of({3, 5, 4}, 2)});
   expect_gradients([](const std::vector<Var>& in) { return transpose_over_norm(softmax(in[0])); },
                    {x_of({2, 3, 5, 5})});
   for (const Tensor& valid : {Tensor(), kValid}) {
-    expect_gradients([&](const std::vector<Var>& in) { return divide_by_count(in[0], 1.7, valid); },
-                     {x});
     for (const int64_t segments : {1, 3, 5})
       expect_gradients(
           [&](const std::vector<Var>& in) { return segment_means(in[0], segments, valid); }, {x});
@@ -83,9 +79,6 @@ TEST(Slots, AreTheSumsOfTheirFormulas) {
     double sum = 0;
     for (int64_t n = first; n < end; ++n) sum += rows(b, h, n, c);
     return sum / static_cast<double>(end - first);
-  });
-  expect_rows(divide_by_count(Var(x), 2, kValid), [&](int64_t b, int64_t h, int64_t n, int64_t c) {
-    return 2 * rows(b, h, n, c) / static_cast<double>(std::min(n + 1, lengths[b]));
   });
   const Rows taps(x_of({1, 1, 3, 5}, 3));
   expect_rows(centered_convolution(Var(x), Var(x_of({3, 5}, 3)), kValid),

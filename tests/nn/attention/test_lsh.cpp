@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/buckets.h"
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "nn/verify/conformance_tools.h"
@@ -129,6 +130,40 @@ TEST(Lsh, DecidesAlikeInFloatAndDoubleAndWithAnyThreads) {
     EXPECT_EQ(hashes(DType::f32, &Attention::forward), expected);
   }
   EXPECT_EQ(*std::max_element(expected.begin(), expected.end()), 11);
+}
+
+// Tiles of buckets are partly empty; a gap is in no pair.
+TEST(Lsh, PairsAreThoseOfPositions) {
+  const std::vector<int32_t> queries = {0, 1, 0, 0, 1, -1, 0}, keys = {0, 1, 1, 0, -1, 0, 0};
+  for (const int32_t window : {2, 50}) {
+    std::vector<BucketRanges> rounds;
+    BucketRanges& ranges = rounds.emplace_back(queries, keys, 2);
+    int64_t pairs = 3;  // of the second part
+    for (int64_t i = 0; i < 7; ++i) {
+      const auto at = static_cast<size_t>(i);
+      ranges.first[at] = ranges.before[at] - window + 1;
+      ranges.end[at] = ranges.before[at] + window;
+    }
+    for (int64_t i = 0; i < 7; ++i)
+      for (int64_t j = 0; j < 7; ++j) pairs += i != j && ranges.sees(i, j) ? 1 : 0;
+    std::vector<KeyTiles::Lists> lists;
+    lists.push_back(bucket_tiles(rounds, 0));
+    lists.push_back(own_keys({0, 3, 6}));
+    EXPECT_EQ(KeyTiles(7, 7, std::move(lists)).pairs(), pairs) << window;
+  }
+}
+
+// A backward pass does not need the attention that made y.
+TEST(Lsh, BackwardOutlivesTheAttention) {
+  const Sizes sizes{1, 2, 70, 4, 3};
+  const Inputs x = draw(sizes, DType::f64);
+  auto attention = lsh(2, 4, 10, sizes, DType::f64);
+  const Outcome expected = run(*attention, &Attention::forward, x, {});
+  const AttentionInputs in = inputs_for(*attention, x, true);
+  const Var y = attention->forward(in, {});
+  attention = lsh(5, 8, 3, sizes, DType::f64);
+  backward(y, x.dy);
+  EXPECT_EQ(different_bits(in.q.grad(), expected.dq, anywhere), 0);
 }
 
 TEST(Lsh, RowsDoNotDependOnTheFuture) {

@@ -79,7 +79,7 @@ TEST(Prior, SpansStayWithinBoundsAndCost) {
   attention->hooks()->after_step();
   const Var z = attention->parameters()[0].var;
   EXPECT_EQ(z.value().to_doubles(), (std::vector<double>{1, 1}));
-  const Var loss = attention->hooks()->auxiliary_loss({});
+  const Var loss = attention->hooks()->auxiliary_loss({}, {});
   EXPECT_NEAR(loss.value().item(), 2e-6 * 100, 1e-12);
   backward(loss);
   EXPECT_NEAR(z.grad().to_doubles()[0], 2e-6 * 100 / 2, 1e-12);

@@ -219,7 +219,7 @@ TEST(Routing, CentroidsAreMeansOfTheirRows) {
         attention->forward(in, {});
       }
       attention->hooks()->auxiliary_loss(
-          {Var(Tensor::full(x.q.shape(), DType::f64, std::nan(""))), in.k, in.v, Var()});
+          {Var(Tensor::full(x.q.shape(), DType::f64, std::nan(""))), in.k, in.v, Var()}, {});
       attention->hooks()->skip_step();
       attention->hooks()->after_step();
       EXPECT_EQ(routing_buffer(*attention, "centroids").to_doubles(), before.to_doubles());
@@ -237,7 +237,7 @@ TEST(Routing, CentroidsAreMeansOfTheirRows) {
     }
     for (uint32_t batch = 0; batch < 2; ++batch)
       attention->hooks()->auxiliary_loss(
-          inputs_for(*attention, draw(sizes, DType::f64, 1.0, 100 * step + 10 * batch), false));
+          inputs_for(*attention, draw(sizes, DType::f64, 1.0, 100 * step + 10 * batch), false), {});
     attention->hooks()->after_step();
     for (size_t i = 0; i < m.size(); ++i)
       m[i] = step == 0 ? fresh[i] : 0.75 * m[i] + 0.25 * fresh[i];
@@ -267,24 +267,28 @@ TEST(Routing, CommitmentPullsRowsToCentroids) {
     attention->forward(in, {});
   }
   const std::vector<double> centroids = routing_buffer(*attention, "centroids").to_doubles();
-  double expected = 0;
-  for (size_t of = 0; of < 2; ++of) {
-    const std::vector<double> rows = unit_rows(of == 0 ? in.q : in.k, 1).value().to_doubles();
-    const std::vector<int32_t> clusters = decisions[of].to_vector<int32_t>();
-    for (size_t row = 0; row < clusters.size(); ++row) {
-      const size_t head = row / 11 % 3, cluster = static_cast<size_t>(clusters[row]);
-      for (size_t d = 0; head > 0 && d < 4; ++d)
-        expected += 0.5 / (2 * 2 * 11) *
-                    std::pow(rows[row * 4 + d] - centroids[(head * 3 + cluster) * 4 + d], 2);
+  for (const size_t second : {11, 4}) {  // valid rows of the second sequence
+    double expected = 0;
+    for (size_t of = 0; of < 2; ++of) {
+      const std::vector<double> rows = unit_rows(of == 0 ? in.q : in.k, 1).value().to_doubles();
+      const std::vector<int32_t> clusters = decisions[of].to_vector<int32_t>();
+      for (size_t row = 0; row < clusters.size(); ++row) {
+        if (row >= 3 * 11 && row % 11 >= second) continue;
+        const size_t head = row / 11 % 3, cluster = static_cast<size_t>(clusters[row]);
+        for (size_t d = 0; head > 0 && d < 4; ++d)
+          expected += 0.5 / (2.0 * static_cast<double>(11 + second)) *
+                      std::pow(rows[row * 4 + d] - centroids[(head * 3 + cluster) * 4 + d], 2);
+      }
     }
+    const Tensor valid = Tensor::from(std::vector<int32_t>{11, static_cast<int32_t>(second)}, {2});
+    const auto loss = [&] {
+      const Var term = attention->hooks()->auxiliary_loss(in, {true, valid});
+      attention->hooks()->skip_step();
+      return term;
+    };
+    EXPECT_NEAR(loss().value().item(), expected, 1e-6);  // centroids are floats
+    EXPECT_LE(gradcheck_leaves(loss, {in.q, in.k}).error, 1e-7);
   }
-  const auto loss = [&] {
-    const Var term = attention->hooks()->auxiliary_loss(in);
-    attention->hooks()->skip_step();
-    return term;
-  };
-  EXPECT_NEAR(loss().value().item(), expected, 1e-6);  // centroids are floats
-  EXPECT_LE(gradcheck_leaves(loss, {in.q, in.k}).error, 1e-7);
 }
 
 // What other implementations do: the rows nearest each centroid are chosen over the whole sequence, and a
@@ -333,7 +337,7 @@ class MovesInForward final : public sabotage::Saboteur {
   using Saboteur::Saboteur;
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const Var y = right_->forward(in, mask);
-    right_->hooks()->auxiliary_loss(in);
+    right_->hooks()->auxiliary_loss(in, mask);
     right_->hooks()->after_step();
     return y;
   }

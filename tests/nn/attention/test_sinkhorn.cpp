@@ -6,7 +6,7 @@
 
 #include "autograd/key_ranges.h"
 #include "autograd/ops.h"
-#include "nn/attention/block_sorting.h"
+#include "nn/attention/sorted_attention.h"
 #include "nn/verify/conformance_tools.h"
 #include "tests/nn/attention/future.h"
 #include "tests/nn/attention_options.h"
@@ -77,7 +77,7 @@ std::vector<double> sort_by_loops(const double* q, const double* k, int64_t L, i
 }
 
 Tensor sorted(const Inputs& x, const BlockSorting& of, const Tensor& valid = {}) {
-  return sort_blocks(Var(x.q), Var(x.k), of, valid).value();
+  return sort_blocks(x.q, x.k, of, valid);
 }
 
 // As many valid positions as a block has, of more.
@@ -198,7 +198,14 @@ TEST(Sinkhorn, GradientsPassThroughAllIterations) {
       of.scale = 3;
       of.noise = 0.5;
       const auto loss = [&] {
-        const Var s = sort_blocks(q, k, of, valid);
+        const Var s = Var::from_op("sort_blocks", sort_blocks(q.value(), k.value(), of, valid),
+                                   {q, k}, [&](const Tensor& ds) {
+                                     const Gradients all = {Tensor::zeros(x.q.shape(), DType::f64),
+                                                            Tensor::zeros(x.k.shape(), DType::f64)};
+                                     sort_blocks_backward(q.value(), k.value(), of, valid, ds, 0, 2,
+                                                          all[0].value, all[1].value);
+                                     return all;
+                                   });
         const int64_t size = s.value().numel();
         const Var weights(random_tensor({size, 1}, 5, 1.0, 0, DType::f64));
         return reshape(matmul(reshape(s, {1, size}), weights), {1});
@@ -255,6 +262,12 @@ TEST(Sinkhorn, HasNoiseInTrainingAlone) {
   const Tensor third = y(*noisy);
   EXPECT_TRUE(differ(third, without));
   EXPECT_FALSE(differ(y(*noisy), third));
+  BlockSorting of = sorting(8, 5, true);
+  of.scale = 1 / (0.75 * std::sqrt(5.0));
+  of.noise = 1 / 0.75;
+  of.stream = {AttentionOptions{}.seed, Purpose::sorting, 0, 3};  // no other attention draws them
+  EXPECT_FALSE(
+      differ(sorted_attention({Var(x.q), Var(x.k), Var(x.v), Var()}, of, {}, 0).value(), third));
   noisy->hooks()->after_step();
   EXPECT_FALSE(differ(y(*noisy), without));
   noisy->hooks()->before_step(4, 10);

@@ -34,8 +34,8 @@ std::map<std::string, double> statistics_of(Attention& attention) {
   return result;
 }
 
-Var auxiliary_loss(Attention& attention, const Var& keys) {
-  return attention.hooks()->auxiliary_loss({{}, keys, {}, {}});
+Var auxiliary_loss(Attention& attention, const Var& keys, const Tensor& valid = {}) {
+  return attention.hooks()->auxiliary_loss({{}, keys, {}, {}}, {true, valid});
 }
 
 // The nearest code of each key [B,H,N,D], and that code itself.
@@ -256,6 +256,40 @@ TEST(Vq, AuxiliaryLoss) {
     if (!learns) continue;
     const Var codes = attention->parameters()[0].var;
     EXPECT_LE(relative_error(codes.grad(), Tensor::from(dcodes, codes.shape())), 1e-12);
+  }
+}
+
+// Padding, whatever it holds, is in no mean, count or sum, and no code becomes such a key.
+TEST(Vq, PaddingIsNoKey) {
+  for (const std::string codebook : {"ema", "gradient"}) {
+    AttentionOptions options = vq(5, 3, 4);
+    options.settings["codebook"] = codebook;
+    const Tensor k = random_tensor({2, 3, 20, 4}, 63);
+    std::vector<double> first, second, padded = k.to_doubles();
+    for (size_t i = 0; i < padded.size(); ++i) {
+      if (i < 3 * 80) first.push_back(padded[i]);
+      if (i >= 3 * 80 && i % 80 < 7 * 4) second.push_back(padded[i]);
+      if (i >= 3 * 80 && i % 80 >= 7 * 4) padded[i] = std::nan("");
+    }
+    const auto attention = make_attention(options), parts = make_attention(options);
+    const double of_first =
+                     auxiliary_loss(*parts, Var(Tensor::from(first, {1, 3, 20, 4}))).value().item(),
+                 of_second =
+                     auxiliary_loss(*parts, Var(Tensor::from(second, {1, 3, 7, 4}))).value().item();
+    const Var leaf(Tensor::from(padded, k.shape()), true);
+    const Var loss =
+        auxiliary_loss(*attention, leaf, Tensor::from(std::vector<int32_t>{20, 7}, {2}));
+    EXPECT_NEAR(loss.value().item(), (20 * of_first + 7 * of_second) / 27, 1e-12);
+    backward(loss);
+    const std::vector<double> dk = leaf.grad().to_doubles();
+    for (size_t i = 0; i < dk.size(); ++i)
+      EXPECT_EQ(dk[i] == 0, i >= 3 * 80 && i % 80 >= 7 * 4) << i;
+    for (Attention* one : {attention.get(), parts.get()}) one->hooks()->after_step();
+    const Tensor counts = attention->buffers().at(0).tensor,
+                 sums = attention->buffers().back().tensor;
+    EXPECT_EQ(counts.to_doubles(), parts->buffers().at(0).tensor.to_doubles());
+    EXPECT_EQ(ops::count_nonfinite(sums), 0);
+    EXPECT_EQ(ops::count_nonfinite(codebook_of(*attention)), 0);
   }
 }
 
