@@ -95,7 +95,9 @@ class Window {
     ++sampled_;
   }
 
-  bool full() const { return rows_.state.position >= model_.config().length && !model_.is_unbounded(); }
+  bool full() const {
+    return rows_.state.position >= model_.config().length && !model_.is_unbounded();
+  }
   bool is_asynchronous() const { return capacity_ > 1; }
   // Whether the token buffer is full.
   bool must_flush() const { return sampled_ - taken_ >= capacity_; }

@@ -15,7 +15,7 @@ BUDGETS = {
     "base": 510,
     "tensor": 7637,
     "autograd": 3460,
-    "nn": 3491,
+    "nn": 3504,
     "cuda": 10360,
     "data": 5675,
     "train": 5810,

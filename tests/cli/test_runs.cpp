@@ -151,6 +151,11 @@ TEST_F(RunsTest, TellsRunningFinishedStoppedAndDiedRunsApart) {
     EXPECT_EQ(state(), "running");
     EXPECT_NE(done("info runs/long").out.find("state       running"), std::string::npos);
   }
+  const std::string metrics = bytes("runs/long/metrics.jsonl");
+  put("runs/long/metrics.jsonl",
+      std::regex_replace(metrics, std::regex(R"(\{"step":20,"val_loss"[^\n]*\n)"), ""));
+  EXPECT_EQ(state(), "stopped") << "before its last validation";
+  put("runs/long/metrics.jsonl", metrics);
   const std::string config = bytes("runs/long/config.toml");
   const size_t steps = config.find("steps = 20");
   put("runs/long/config.toml", config.substr(0, steps) + "steps = 40" + config.substr(steps + 10));

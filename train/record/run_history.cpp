@@ -138,8 +138,11 @@ std::string state_of(const RunHistory& history, const RunConfig& config) {
   const std::vector<CheckpointFolder> checkpoints = list_checkpoints(history.folder);
   const int64_t saved = checkpoints.empty() ? -1 : checkpoints.back().step;
   if (saved < history.step()) return "died";
-  const bool finished =
-      saved >= config.steps || stops_early(validations_of(history), config.early_stop);
+  const Validations validations = validations_of(history);
+  // The last step is validated: a signal can come between.
+  const bool finished = saved > config.steps ||
+                        (saved == config.steps && validations.count(saved) != 0) ||
+                        stops_early(validations, config.early_stop);
   return finished ? "finished" : "stopped";
 }
 
