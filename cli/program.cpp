@@ -17,13 +17,17 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "base/settings.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/terminal.h"
 #include "cli/usage_error.h"
+#include "parallel/launch.h"
 #include "tensor/backend.h"
 #include "tensor/context.h"
+#include "tensor/machine_share.h"
 #include "tensor/memory_report.h"
 #include "tensor/short_spins.h"
 
@@ -64,11 +68,12 @@ std::string size_hint(const CLI::App& command) {
 struct Command {
   std::string_view name;
   void (*add)(CLI::App& program, int& exit_code);
-  bool alone = true;  // does not describe the others
+  bool alone = true;   // does not describe the others
+  bool ranks = false;  // several processes can work on it
 };
-constexpr Command kCommands[] = {{"train", linea::add_train},
+constexpr Command kCommands[] = {{"train", linea::add_train, true, true},
                                  {"sample", linea::add_sample},
-                                 {"eval", linea::add_eval},
+                                 {"eval", linea::add_eval, true, true},
                                  {"judge", linea::add_judge},
                                  {"attend", linea::add_attend},
                                  {"verify", linea::add_verify},
@@ -77,7 +82,7 @@ constexpr Command kCommands[] = {{"train", linea::add_train},
                                  {"approx", linea::add_approx},
                                  {"lab", linea::add_lab},
                                  {"data", linea::add_data},
-                                 {"info", linea::add_info},
+                                 {"info", linea::add_info, true, true},
                                  {"runs", linea::add_runs},
                                  {"presets", linea::add_presets},
                                  {"plot", linea::add_plot},
@@ -98,10 +103,42 @@ void add_commands(CLI::App& program, int& exit_code, const std::vector<std::stri
     if (!any || is_asked(command)) command.add(program, exit_code);
 }
 
+// Ranks of one host share its cores and its memory, and all compute by what every processor has.
+void share_host() {
+  linea::Ranks& ranks = linea::ranks();
+  if (ranks.alone()) return;
+  linea::set_threads(std::max(1, linea::context().threads / ranks.host().sharing));
+  linea::share_machine_memory(ranks.host().ranks);
+  std::vector<std::string> common = linea::all_cpu_isas();  // the widest first
+  for (const std::string& names :
+       ranks.all_gather(fmt::format("{} ", fmt::join(common, " ")), "the processors"))
+    std::erase_if(common, [&](const std::string& name) {
+      return (" " + names).find(" " + name + " ") == std::string::npos;
+    });
+  const char* const chosen = std::getenv("LINEA_ISA");
+  if ((chosen != nullptr && *chosen != '\0') || common.empty() ||
+      common.front() == linea::all_cpu_isas().front())
+    return;
+  setenv("LINEA_ISA", common.front().c_str(), 1);
+  std::fprintf(stderr, "linea: all ranks compute by %s, which every processor has\n",
+               common.front().c_str());
+}
+
+void refuse_ranks(const std::vector<std::string_view>& words) {
+  const int W = linea::ranks().size();
+  if (W == 1) return;
+  for (const Command& command : kCommands)
+    if (!command.ranks && !words.empty() && words.front() == command.name)
+      linea::fail(linea::ErrorKind::usage,
+                  "linea {} is the work of one process, not of {}: start it without mpirun",
+                  command.name, W);
+}
+
 int run(int argc, char** argv) {
   CLI::App program{kAbout, "linea"};
   program.set_version_flag("--version", "linea " + linea::version());
   int exit_code = 0;
+  refuse_ranks({argv + 1, argv + argc});
   add_commands(program, exit_code, {argv + 1, argv + argc});
   program.require_subcommand(1);
   for (CLI::App* command : program.get_subcommands([](CLI::App*) { return true; }))
@@ -126,23 +163,28 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int linea::run_program(int argc, char** argv) {
-  restart_with_short_spins(argv);
+  restart_with_short_spins(argv);  // before MPI, which a process starts once
   // A file that exceeds the limit on its size is a failed write, not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
+  int code = 0;
+  std::string message;
   try {
     linea::check_blas();
+    linea::start_ranks();
+    share_host();
     static_cast<void>(linea::cpu_isa());  // refuses an unknown LINEA_ISA
     linea::take_blas_buffers();
-    return run(argc, argv);
+    return end_ranks(run(argc, argv));
   } catch (const linea::Error& error) {
-    complain(error.what());
-    return error.exit_code();
+    code = error.exit_code();
+    message = error.what();
   } catch (const std::bad_alloc&) {
-    complain(
-        fmt::format("out of memory before any command runs: {}", linea::machine_memory().text()));
-    return static_cast<int>(linea::ErrorKind::memory);
+    code = static_cast<int>(linea::ErrorKind::memory);
+    message =
+        fmt::format("out of memory before any command runs: {}", linea::machine_memory().text());
   } catch (const std::exception& error) {
-    complain(error.what());
-    return 1;
+    code = 1;
+    message = error.what();
   }
+  return fail_ranks(code, message, complain);
 }

@@ -26,7 +26,7 @@ foreach(folder site-functions vendor-completions)
 endforeach()
 
 # The headers include each other by their paths in the tree, such as "tensor/tensor.h".
-set(folders base tensor autograd nn data train bench judge lab cli)
+set(folders base parallel tensor autograd nn data train bench judge lab cli)
 set(include_folder ${CMAKE_INSTALL_INCLUDEDIR}/linea)
 install(DIRECTORY ${folders} DESTINATION ${include_folder} COMPONENT development
   FILES_MATCHING PATTERN *.h PATTERN peers EXCLUDE)

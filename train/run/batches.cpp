@@ -17,21 +17,37 @@ BatchTensors batch_tensors(const Task& task, const Batch& batch) {
   return tensors;
 }
 
-void TrainingBatches::load(int64_t number) {
-  if (number_ == number) return;
-  host_ = task_.train_batch(static_cast<uint64_t>(config_.seed), static_cast<uint64_t>(number),
-                            config_.batch);
-  number_ = number;
+void append_rows(const Batch& rows, Batch& all) {
+  const auto append = [](const std::vector<int32_t>& from, std::vector<int32_t>& to) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  all.rows += rows.rows;
+  all.length = rows.length;
+  append(rows.inputs, all.inputs);
+  append(rows.targets, all.targets);
+  append(rows.second_inputs, all.second_inputs);
+  append(rows.lengths, all.lengths);
+}
+
+// Row by row: batch g of one row is example g, whatever the batches of a step are.
+void TrainingBatches::load(int64_t first_example, int64_t rows) {
+  if (first_ == first_example && rows_ == rows) return;
+  host_ = {};
+  for (int64_t g = first_example; g < first_example + rows; ++g)
+    append_rows(task_.train_batch(static_cast<uint64_t>(config_.seed), static_cast<uint64_t>(g), 1),
+                host_);
+  first_ = first_example;
+  rows_ = rows;
   device_ = {};
 }
 
-void TrainingBatches::prefetch(int64_t number) {
-  load(number);
+void TrainingBatches::prefetch(int64_t first_example, int64_t rows) {
+  load(first_example, rows);
   device_ = batch_tensors(task_, host_);
 }
 
-BatchTensors TrainingBatches::take(int64_t number) {
-  load(number);
+BatchTensors TrainingBatches::take(int64_t first_example, int64_t rows) {
+  load(first_example, rows);
   BatchTensors batch = std::exchange(device_, {});
   return batch.inputs.defined() ? batch : batch_tensors(task_, host_);
 }
