@@ -59,6 +59,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   }
   share_state(ranks_, *model_, *optimizer_, average_.get());
   first_step_ = step_;
+  watch_signals();  // before a run can be seen, which may be stopped then
   ranks_.agree("the run's folder", [&] {
     if (main_) open_folder(resume, json);
   });
@@ -121,9 +122,8 @@ void Trainer::restore_from_folder() {
 }
 
 // Creates the folder of a new run last, after everything that can be refused. The settings of a
-// resumed one are written once a step was made with them. A run that can be seen can be stopped.
+// resumed one are written once a step was made with them.
 void Trainer::open_folder(bool resume, bool json) {
-  watch_signals();
   if (!resume) {
     lock_ = std::make_unique<RunLock>(folder_);
     refuse_existing_run(folder_);
