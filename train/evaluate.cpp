@@ -12,13 +12,16 @@ namespace {
 
 constexpr int64_t kMaxTokens = 16384;
 
+void append(const std::vector<int32_t>& tokens, std::vector<int32_t>& all) {
+  all.insert(all.end(), tokens.begin(), tokens.end());
+}
+
 // The most likely token at each position of outputs [B,N,...]. One sequence at a time: a head may
 // have many scores for few outputs.
 std::vector<int32_t> argmax_tokens(const OutputHead& head, const Tensor& outputs) {
   std::vector<int32_t> all;
   for (int64_t row = 0; row < outputs.size(0); ++row) {
-    const auto tokens = ops::argmax(head.scores(outputs.rows(row, 1))).to_vector<int32_t>();
-    all.insert(all.end(), tokens.begin(), tokens.end());
+    append(ops::argmax(head.scores(outputs.rows(row, 1))).to_vector<int32_t>(), all);
   }
   return all;
 }
@@ -30,8 +33,15 @@ Batch evaluation_batch(const Task& task, Split split, int64_t first, int64_t cou
   const int64_t all = task.rows(split);
   if (evaluated == all) return task.eval_batch(split, first, count);
   Batch batch;
-  for (int64_t number = first; number < first + count; ++number)
-    append_rows(task.eval_batch(split, number * all / evaluated, 1), batch);
+  for (int64_t number = first; number < first + count; ++number) {
+    const Batch row = task.eval_batch(split, number * all / evaluated, 1);
+    batch.rows += row.rows;
+    batch.length = row.length;
+    append(row.inputs, batch.inputs);
+    append(row.targets, batch.targets);
+    append(row.second_inputs, batch.second_inputs);
+    append(row.lengths, batch.lengths);
+  }
   return batch;
 }
 

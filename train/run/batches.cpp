@@ -17,25 +17,10 @@ BatchTensors batch_tensors(const Task& task, const Batch& batch) {
   return tensors;
 }
 
-void append_rows(const Batch& rows, Batch& all) {
-  const auto append = [](const std::vector<int32_t>& from, std::vector<int32_t>& to) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
-  all.rows += rows.rows;
-  all.length = rows.length;
-  append(rows.inputs, all.inputs);
-  append(rows.targets, all.targets);
-  append(rows.second_inputs, all.second_inputs);
-  append(rows.lengths, all.lengths);
-}
-
-// Row by row: batch g of one row is example g, whatever the batches of a step are.
 void TrainingBatches::load(int64_t first_example, int64_t rows) {
   if (first_ == first_example && rows_ == rows) return;
-  host_ = {};
-  for (int64_t g = first_example; g < first_example + rows; ++g)
-    append_rows(task_.train_batch(static_cast<uint64_t>(config_.seed), static_cast<uint64_t>(g), 1),
-                host_);
+  host_ = task_.train_rows(static_cast<uint64_t>(config_.seed),
+                           static_cast<uint64_t>(first_example), rows);
   first_ = first_example;
   rows_ = rows;
   device_ = {};

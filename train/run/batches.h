@@ -19,9 +19,6 @@ struct BatchTensors {
 // Error: ErrorKind::usage for a token outside the task's vocabulary.
 BatchTensors batch_tensors(const Task& task, const Batch& batch);
 
-// Adds rows of the same length.
-void append_rows(const Batch& rows, Batch& all);
-
 // The training batches of a run by their examples, with one prefetched: built on the host and
 // copied to the device while the device computes. Keeps references.
 class TrainingBatches {

@@ -189,7 +189,7 @@ TEST(GradientSum, SendsCompleteGradientsDuringTheBackwardPass) {
                    SharedRun run(shared("linear"), ranks);
                    GradientSum sum(ranks, run.model.parameters(), 2, 1);
                    const Batch batch =
-                       shared_digits().train_batch(1, static_cast<uint64_t>(ranks.rank()), 2);
+                       shared_digits().train_rows(1, static_cast<uint64_t>(ranks.rank()) * 2, 2);
                    const BatchTensors tensors = batch_tensors(shared_digits(), batch);
                    const auto loss_of = [&] {
                      return run.model.output_head().loss(
