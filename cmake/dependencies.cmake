@@ -7,21 +7,14 @@ find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 
-# MPI's interface for C, without its libraries for C++. parallel/mpi.cpp or parallel/without_mpi.cpp is compiled.
+# MPI's interface for C, without its libraries for C++.
 if(NOT LINEA_MPI STREQUAL "OFF")
   enable_language(C)
-  set(MPI_CXX_SKIP_MPICXX ON)
   find_package(MPI QUIET COMPONENTS C)
   if(LINEA_MPI STREQUAL "ON" AND NOT MPI_C_FOUND)
     message(FATAL_ERROR "MPI was not found: install libopenmpi-dev, or configure with -DLINEA_MPI=OFF")
   endif()
 endif()
-if(MPI_C_FOUND)
-  set(other_transport without_mpi)
-else()
-  set(other_transport mpi)
-endif()
-
 include(${CMAKE_CURRENT_LIST_DIR}/openblas.cmake)
 list(APPEND CMAKE_BUILD_RPATH ${OPENBLAS_FOLDER})
 list(APPEND CMAKE_INSTALL_RPATH ${OPENBLAS_FOLDER})

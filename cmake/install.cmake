@@ -4,6 +4,9 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS linea COMPONENT program)
+if(TARGET linea-mpi)  # where parallel/launch.cpp looks for it; packages do without
+  install(TARGETS linea-mpi LIBRARY DESTINATION libexec/linea COMPONENT mpi)
+endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/linea RENAME copyright COMPONENT program)
 
 # From the program's own declarations of its flags.

@@ -1,11 +1,13 @@
 #include "parallel/launch.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 namespace linea {
@@ -26,6 +28,26 @@ void be_silent() {
 
 void speak() {
   if (stderr_before >= 0) dup2(stderr_before, STDERR_FILENO);
+}
+
+// By the module that knows MPI, next to the program or where it is installed; null without one. Error:
+// ErrorKind::usage, its MPI is not there.
+std::unique_ptr<Transport> start_transport() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& module :
+       {folder / "linea-mpi.so", folder / "../libexec/linea/linea-mpi.so"}) {
+    if (!fs::exists(module, error)) continue;
+    // MPI's own modules look its functions up among those of all.
+    void* const library = dlopen(module.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    void* const start = library == nullptr ? nullptr : dlsym(library, "linea_start_mpi");
+    if (start == nullptr)
+      fail(ErrorKind::usage, "MPI cannot be loaded: {}; install the one that linea was built with",
+           dlerror());
+    return std::unique_ptr<Transport>(reinterpret_cast<Transport* (*)()>(start)());
+  }
+  return nullptr;
 }
 
 std::unique_ptr<Ranks> started;
@@ -59,8 +81,7 @@ void start_ranks() {
   if (transport == nullptr)
     fail(ErrorKind::usage,
          "{} started {} of this program, which was built without MPI: install libopenmpi-dev and "
-         "build again, or "
-         "start it once, without {}",
+         "build again, or start it once, without {}",
          launch.launcher, launch.ranks == 0 ? "several" : std::to_string(launch.ranks),
          launch.launcher);
   if (launch.ranks > transport->size())

@@ -1,5 +1,5 @@
 // How the ranks of a program start and end. Without a launcher that says that there are several, no
-// library for messages is called.
+// library for messages is loaded.
 #pragma once
 
 #include <functional>
@@ -27,10 +27,5 @@ int end_ranks(int code);
 // does, and ends all.
 int fail_ranks(int code, const std::string& message,
                const std::function<void(const std::string&)>& print);
-
-// By the library that this program was built with; null without one. Errors: those of start_ranks.
-std::unique_ptr<Transport> start_transport();
-// "Open MPI 4.1.4"; empty without one.
-std::string message_library();
 
 }  // namespace linea

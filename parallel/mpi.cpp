@@ -1,10 +1,11 @@
-// Transport by MPI: the only file that knows it. Its functions are called by the main thread alone.
+// Transport by MPI, in a module of its own: the only file that knows it. Its functions are called by
+// the main thread alone.
 #include <mpi.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "parallel/launch.h"
+#include "parallel/transport.h"
 
 namespace linea {
 namespace {
@@ -146,30 +147,28 @@ class MpiTransport final : public Transport {
     MPI_Finalize();
   }
 
-  std::string library() const override { return message_library(); }
+  std::string library() const override {
+#ifdef OMPI_MAJOR_VERSION
+    return fmt::format("Open MPI {}.{}.{}", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION,
+                       OMPI_RELEASE_VERSION);
+#elif defined(MPICH_VERSION)
+    return std::string("MPICH ") + MPICH_VERSION;
+#else
+    return "MPI";
+#endif
+  }
 
  private:
   int rank_ = 0, size_ = 1;
 };
 
 }  // namespace
+}  // namespace linea
 
-std::unique_ptr<Transport> start_transport() {
+// Called by launch.cpp once, in every process.
+extern "C" linea::Transport* linea_start_mpi() {
   int provided = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
-    fail(ErrorKind::usage, "MPI does not start");
-  return std::make_unique<MpiTransport>();
+    linea::fail(linea::ErrorKind::usage, "MPI does not start");
+  return new linea::MpiTransport;
 }
-
-std::string message_library() {
-#ifdef OMPI_MAJOR_VERSION
-  return fmt::format("Open MPI {}.{}.{}", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION,
-                     OMPI_RELEASE_VERSION);
-#elif defined(MPICH_VERSION)
-  return std::string("MPICH ") + MPICH_VERSION;
-#else
-  return "MPI";
-#endif
-}
-
-}  // namespace linea
