@@ -135,12 +135,10 @@ void Ranks::wait_until(const std::function<bool()>& done,
     progress();
     const double time = now();
     if (transport_->took_beat()) since = time;
-    if (time - since > timeout_) {
+    if (timeout_ > 0 && time - since > timeout_) {
       const std::vector<int> peers = missing();
-      fail(kRanksError,
-           "{}{}{}: {} has not answered for {}; LINEA_COMM_TIMEOUT is how long to wait", place_,
-           place_.empty() ? "" : ", ", what, peers.empty() ? "a rank" : name(peers.front()),
-           duration_text(timeout_));
+      fail(kRanksError, "{}{}{}: {} has not answered for {}", place_, place_.empty() ? "" : ", ",
+           what, peers.empty() ? "a rank" : name(peers.front()), duration_text(timeout_));
     }
     if (time - start < kPollSeconds) continue;
     std::this_thread::sleep_for(std::chrono::duration<double>(sleep));

@@ -54,7 +54,7 @@ class Ranks {
   std::string name(int rank) const;
   std::string library() const { return transport_ ? transport_->library() : ""; }
 
-  // How long to wait for a rank that does not answer; initially ten minutes.
+  // How long to wait for a rank that does not answer; initially ten minutes. 0: for ever.
   void set_timeout(double seconds) { timeout_ = seconds; }
   // What the ranks do now, for messages: "step 120".
   void set_place(std::string place) { place_ = std::move(place); }

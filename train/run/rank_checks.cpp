@@ -67,7 +67,7 @@ void refuse_other_settings(Ranks& ranks, const RunConfig& config) {
                     environment = ranks.broadcast(environment_text(), "the program");
   ranks.agree("the settings", [&] {
     const RunConfig first = config_from_toml(settings, "rank 0's settings");
-    const std::set<std::string> own = {"data", "threads"};
+    const std::set<std::string> own = {"data", "threads", "comm_timeout"};
     for (const SettingChange& change : setting_changes(first, config)) {
       const std::string& key = change.setting.key;
       if (own.count(key) == 0)

@@ -1,7 +1,6 @@
 #include "train/run/trainer.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <set>
 
 #include "data/files.h"
@@ -38,9 +37,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   ranks_.agree("the settings", [&] {
     check_settings(config_);
     max_seconds_ = parse_duration(config_.max_time);
-    const char* const timeout = std::getenv("LINEA_COMM_TIMEOUT");
-    if (timeout != nullptr && *timeout != '\0')
-      ranks_.set_timeout(parse_duration(timeout, "LINEA_COMM_TIMEOUT"));
+    ranks_.set_timeout(parse_duration(config_.comm_timeout, "`comm_timeout`"));
   });
   refuse_other_settings(ranks_, config_);
   ranks_.agree("the run's folder", [&] {
