@@ -68,12 +68,11 @@ std::string size_hint(const CLI::App& command) {
 struct Command {
   std::string_view name;
   void (*add)(CLI::App& program, int& exit_code);
-  bool alone = true;   // does not describe the others
-  bool ranks = false;  // several processes can work on it
+  bool alone = true;  // does not describe the others
 };
-constexpr Command kCommands[] = {{"train", linea::add_train, true, true},
+constexpr Command kCommands[] = {{"train", linea::add_train},
                                  {"sample", linea::add_sample},
-                                 {"eval", linea::add_eval, true, true},
+                                 {"eval", linea::add_eval},
                                  {"judge", linea::add_judge},
                                  {"attend", linea::add_attend},
                                  {"verify", linea::add_verify},
@@ -82,7 +81,7 @@ constexpr Command kCommands[] = {{"train", linea::add_train, true, true},
                                  {"approx", linea::add_approx},
                                  {"lab", linea::add_lab},
                                  {"data", linea::add_data},
-                                 {"info", linea::add_info, true, true},
+                                 {"info", linea::add_info},
                                  {"runs", linea::add_runs},
                                  {"presets", linea::add_presets},
                                  {"plot", linea::add_plot},
@@ -124,14 +123,17 @@ void share_host() {
                common.front().c_str());
 }
 
+// Commands that several processes can work on together.
+constexpr std::string_view kOfRanks[] = {"train", "eval", "sample", "bench train", "info"};
+
 void refuse_ranks(const std::vector<std::string_view>& words) {
-  const int W = linea::ranks().size();
-  if (W == 1) return;
-  for (const Command& command : kCommands)
-    if (!command.ranks && !words.empty() && words.front() == command.name)
-      linea::fail(linea::ErrorKind::usage,
-                  "linea {} is the work of one process, not of {}: start it without mpirun",
-                  command.name, W);
+  if (linea::ranks().alone() || words.empty() || words[0].starts_with("-")) return;
+  std::string name(words[0]);
+  if (name == "bench" && words.size() > 1) name += fmt::format(" {}", words[1]);
+  if (std::find(std::begin(kOfRanks), std::end(kOfRanks), name) == std::end(kOfRanks))
+    linea::fail(linea::ErrorKind::usage,
+                "linea {} is the work of one process, not of {}: start it without mpirun", name,
+                linea::ranks().size());
 }
 
 int run(int argc, char** argv) {

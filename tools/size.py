@@ -19,7 +19,7 @@ BUDGETS = {
     "nn": 3545,
     "cuda": 10360,
     "data": 5675,
-    "train": 6435,
+    "train": 6450,
     "bench": 3530,
     "lab": 2500,
     "cli": 1252,

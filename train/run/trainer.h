@@ -86,7 +86,6 @@ class Trainer {
   void record_skip(const StepResult& result);
   bool validate(bool last);
   void write_samples();
-  void sample();
   SamplingProgress sampling_progress();
   void judge_samples();
   void report(RunStatus status);

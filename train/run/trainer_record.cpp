@@ -196,26 +196,27 @@ std::string Trainer::sample_base() const {
   return (folder_ / "samples" / fmt::format("step-{:08}", step_)).string();
 }
 
-void Trainer::write_samples() {
-  if (task_->shape().answer_tokens == 0) on_main("the samples", [&] { sample(); });
-}
-
-void Trainer::sample() try {
+// All ranks sample images; rank 0 samples text and judges.
+void Trainer::write_samples() try {
+  if (task_->shape().answer_tokens > 0) return;
   const SamplingOptions options{1.0, false, static_cast<uint64_t>(config_.seed)};
   const std::string base = sample_base();
-  if (task_->shape().side > 0) {
-    progress_.show_preview(sample_images(*model_, task_->shape(), options, {16, -1}, base + ".png",
-                                         progress_.preview_width(), sampling_progress()));
-  } else if (!vocabulary_.empty()) {
-    std::string text;
-    sample_text(*model_, vocabulary_, options, {}, [&](const std::string& sampled) {
-      check_for_stop();
-      text += sampled;
-    });
-    write_file_atomically(base + ".txt", text + "\n");
-  }
-  metrics_->record_sample(step_, base);
-  if (judge_) judge_samples();
+  if (task_->shape().side > 0)
+    progress_.show_preview(sample_images(*model_, task_->shape(), options, {16, -1, {}, &ranks_},
+                                         base + ".png", progress_.preview_width(),
+                                         sampling_progress()));
+  on_main("the samples", [&] {
+    if (!vocabulary_.empty() && task_->shape().side == 0) {
+      std::string text;
+      sample_text(*model_, vocabulary_, options, {}, [&](const std::string& sampled) {
+        check_for_stop();
+        text += sampled;
+      });
+      write_file_atomically(base + ".txt", text + "\n");
+    }
+    metrics_->record_sample(step_, base);
+    if (judge_) judge_samples();
+  });
 } catch (const Error& error) {
   if (error.kind() != ErrorKind::write) throw;
   progress_.note(fmt::format("no sample of step {}: {}{}", step_, error.what(),
