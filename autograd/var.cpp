@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autograd/decisions.h"
+#include "autograd/layer_boundary.h"
 #include "autograd/profile.h"
 #include "tensor/ops.h"
 
@@ -17,6 +18,8 @@ thread_local bool rehearsing = false;
 thread_local bool detecting = false;
 thread_local const ModuleScope* current_module = nullptr;
 thread_local uint64_t next_order = 0;
+thread_local BackwardListener* listener = nullptr;
+thread_local const std::function<void()>* finish_casts = nullptr;  // of the innermost backward()
 
 }  // namespace
 
@@ -194,6 +197,8 @@ void backward(const Var& root, const Tensor& seed) {
   const auto earlier = [](const NodePtr& a, const NodePtr& b) { return a->order < b->order; };
   std::priority_queue<NodePtr, std::vector<NodePtr>, decltype(earlier)> pending(earlier);
   Var::Casts casts;
+  const std::function<void()> finish = [&] { casts.finish(); };
+  const Scoped finished(finish_casts, &finish);
   if (!root.node_->leaf) pending.push(root.node_);
   while (!pending.empty()) {
     const NodePtr node = pending.top();
@@ -226,8 +231,23 @@ void backward(const Var& root, const Tensor& seed) {
     }
     if (Profile* profile = Profile::current())
       profile->op_ended(node->op, &Profile::Times::backward);
+    if (listener != nullptr) listener->op_done();
   }
   casts.finish();
+}
+
+// Ops are numbered in order of creation and go back by falling number, so that all ops behind x are
+// done.
+Var layer_boundary(const Var& x, int64_t number) {
+  if (listener == nullptr || !Var::gradients_needed({x})) return x;
+  return Var::from_op(
+      "layer_boundary", x.value(), {x},
+      [number](const Tensor& dy) {
+        (*finish_casts)();
+        if (listener != nullptr) listener->passed(number);
+        return dy;
+      },
+      x.saved());
 }
 
 namespace {
@@ -246,8 +266,8 @@ Tensor back_through(const std::function<Var(const Var&)>& f, const Var& x, const
   return y.value();
 }
 
-// y = before + branch(x) becomes `before`; dx gets the gradient through the branch. x is restored up to
-// rounding, so what the branch decides by it is given.
+// y = before + branch(x) becomes `before`; dx gets the gradient through the branch. x is restored
+// up to rounding, so what the branch decides by it is given.
 void undo(const ReversibleLayer::Branch& branch, const Decisions& decisions, const Tensor& x,
           Tensor& dx, Tensor& y, const Tensor& dy) {
   const ReplayDecisions replay(decisions);
@@ -295,11 +315,13 @@ Var reversible(std::vector<ReversibleLayer> layers, const Var& x) {
         for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
           undo(layer->g, *own++, of1, d1, of2, d2);
           undo(layer->f, *own++, of2, d2, of1, d1);
+          if (listener != nullptr) listener->passed(layers.rend() - layer - 1);
         }
         return ops::add(d1, d2);
       });
 }
 
+ListenToBackward::ListenToBackward(BackwardListener* given) : Scoped(listener, given) {}
 NoGrad::NoGrad() : Scoped(recording, false) {}
 WithGrad::WithGrad() : Scoped(recording, true) {}
 DetectNonfinite::DetectNonfinite() : Scoped(detecting, true) {}

@@ -10,7 +10,7 @@ namespace linea::bench {
 class RandomTokens : public Task {
  public:
   explicit RandomTokens(const TaskShape& shape) : Task(shape) {}
-  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override;
+  Batch train_rows(uint64_t seed, uint64_t first_example, int64_t rows) const override;
   bool has(Split split) const override { return split == Split::train; }
   int64_t rows(Split) const override { return 0; }
   Batch eval_batch(Split split, int64_t, int64_t) const override;

@@ -10,6 +10,7 @@
 #include "bench/random_tokens.h"
 #include "data/json.h"
 #include "nn/optimizer.h"
+#include "parallel/ranks.h"
 #include "train/flops.h"
 #include "train/format.h"
 #include "train/run/training_step.h"
@@ -37,8 +38,9 @@ struct OpTimes {
 struct Trained {
   Bytes bytes;
   double rss = 0, step_s = 0, all_s = 0, optimizer_s = 0, data_s = 0, loss = 0;
-  double flops = 0;  // of a token
-  int threads = 0;   // of the step that had the fewest
+  double wait_share = 0;  // mean share of the steps' time that ranks waited for others
+  double flops = 0;       // of a token
+  int threads = 0;        // of the step that had the fewest
   int64_t parameters = 0;
   std::vector<OpTimes> ops;
   std::string plainly;  // why the device's steps could not be recorded; empty: they were
@@ -64,7 +66,7 @@ class Step {
         config_(options.model.config),
         task_(shape_of(model.config())),
         steps_(options.warmup + options.steps),
-        step_(model, optimizer, task_, config_, recorded) {
+        step_(model, optimizer, task_, config_, recorded, &ranks()) {
     step_.average_in(average);
   }
 
@@ -134,6 +136,7 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
   reset_memory_peak();
   result.threads = context().threads;
   std::vector<double> times;
+  const double waited = ranks().waited_seconds();
   {
     const Profile profile;
     for (int64_t i = 0; i < options.steps; ++i) {
@@ -143,6 +146,9 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
       result.all_s += times.back();
     }
     for (const auto& [op, op_times] : profile.ops()) result.ops.push_back({op, op_times});
+    for (const double share : ranks().all_gather((ranks().waited_seconds() - waited) / result.all_s,
+                                                 "the time of waiting"))
+      result.wait_share += share / ranks().size();
   }
   if (context().device.kind != DeviceKind::cpu)
     times = recorded_times(model, optimizer, average.get(), options, result.plainly);
@@ -194,6 +200,10 @@ void print_json(const ModelConfig& model, const TrainBench& options, const Machi
                                  {"data_ms", of_step(trained.data_s)},
                                  {"loss", trained.loss}};
   if (!trained.plainly.empty()) line["not_captured"] = trained.plainly;
+  if (!ranks().alone()) {
+    line["ranks"] = ranks().size();
+    line["wait_share"] = trained.wait_share;
+  }
   print_json_line(json_of(machine));
   print_json_line(line);
 }
@@ -206,6 +216,9 @@ void print_text(const ModelConfig& model, const TrainBench& options, const Machi
   fmt::print(
       "{:.0f} tokens/s, {:.2f} ms per step (median of {} after {} warm-up steps), loss {:.4f}\n",
       tokens, 1e3 * trained.step_s, options.steps, options.warmup, trained.loss);
+  if (!ranks().alone())
+    fmt::print("{} ranks, {} on this host, which wait {:.1f}% of the time\n", ranks().size(),
+               ranks().host().ranks, 100 * trained.wait_share);
   if (!trained.plainly.empty()) fmt::print("steps could not be captured: {}\n", trained.plainly);
   if (trained.threads < machine.threads)
     fmt::print("some steps took {} of {} threads: other programs use the cores\n", trained.threads,

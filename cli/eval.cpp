@@ -41,7 +41,7 @@ void run_eval(const EvalOptions& options) {
   for (const std::string& note : task->notes()) progress.note(note);
   const Score score = with_model_memory(saved.model.get(), machine_hint(), [&] {
     return evaluate(*saved.model, *task, split, saved.config.batch, 0,
-                    show_time_left(progress, "sequences"));
+                    show_time_left(progress, "sequences"), &ranks());
   });
   if (progress.is_terminal()) progress.note("");
   if (!std::isfinite(score.loss))

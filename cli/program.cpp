@@ -17,13 +17,17 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "base/settings.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/terminal.h"
 #include "cli/usage_error.h"
+#include "parallel/launch.h"
 #include "tensor/backend.h"
 #include "tensor/context.h"
+#include "tensor/machine_share.h"
 #include "tensor/memory_report.h"
 #include "tensor/short_spins.h"
 
@@ -98,10 +102,45 @@ void add_commands(CLI::App& program, int& exit_code, const std::vector<std::stri
     if (!any || is_asked(command)) command.add(program, exit_code);
 }
 
+// Ranks of one host share its cores and its memory, and all compute by what every processor has.
+void share_host() {
+  linea::Ranks& ranks = linea::ranks();
+  if (ranks.alone()) return;
+  linea::set_threads(std::max(1, linea::context().threads / ranks.host().sharing));
+  linea::share_machine_memory(ranks.host().ranks);
+  std::vector<std::string> common = linea::all_cpu_isas();  // the widest first
+  for (const std::string& names :
+       ranks.all_gather(fmt::format("{} ", fmt::join(common, " ")), "the processors"))
+    std::erase_if(common, [&](const std::string& name) {
+      return (" " + names).find(" " + name + " ") == std::string::npos;
+    });
+  const char* const chosen = std::getenv("LINEA_ISA");
+  if ((chosen != nullptr && *chosen != '\0') || common.empty() ||
+      common.front() == linea::all_cpu_isas().front())
+    return;
+  setenv("LINEA_ISA", common.front().c_str(), 1);
+  std::fprintf(stderr, "linea: all ranks compute by %s, which every processor has\n",
+               common.front().c_str());
+}
+
+// Commands that several processes can work on together.
+constexpr std::string_view kOfRanks[] = {"train", "eval", "sample", "bench train", "info"};
+
+void refuse_ranks(const std::vector<std::string_view>& words) {
+  if (linea::ranks().alone() || words.empty() || words[0].starts_with("-")) return;
+  std::string name(words[0]);
+  if (name == "bench" && words.size() > 1) name += fmt::format(" {}", words[1]);
+  if (std::find(std::begin(kOfRanks), std::end(kOfRanks), name) == std::end(kOfRanks))
+    linea::fail(linea::ErrorKind::usage,
+                "linea {} is the work of one process, not of {}: start it without mpirun", name,
+                linea::ranks().size());
+}
+
 int run(int argc, char** argv) {
   CLI::App program{kAbout, "linea"};
   program.set_version_flag("--version", "linea " + linea::version());
   int exit_code = 0;
+  refuse_ranks({argv + 1, argv + argc});
   add_commands(program, exit_code, {argv + 1, argv + argc});
   program.require_subcommand(1);
   for (CLI::App* command : program.get_subcommands([](CLI::App*) { return true; }))
@@ -126,23 +165,28 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int linea::run_program(int argc, char** argv) {
-  restart_with_short_spins(argv);
+  restart_with_short_spins(argv);  // before MPI, which a process starts once
   // A file that exceeds the limit on its size is a failed write, not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
+  int code = 0;
+  std::string message;
   try {
     linea::check_blas();
+    linea::start_ranks();
+    share_host();
     static_cast<void>(linea::cpu_isa());  // refuses an unknown LINEA_ISA
     linea::take_blas_buffers();
-    return run(argc, argv);
+    return end_ranks(run(argc, argv));
   } catch (const linea::Error& error) {
-    complain(error.what());
-    return error.exit_code();
+    code = error.exit_code();
+    message = error.what();
   } catch (const std::bad_alloc&) {
-    complain(
-        fmt::format("out of memory before any command runs: {}", linea::machine_memory().text()));
-    return static_cast<int>(linea::ErrorKind::memory);
+    code = static_cast<int>(linea::ErrorKind::memory);
+    message =
+        fmt::format("out of memory before any command runs: {}", linea::machine_memory().text());
   } catch (const std::exception& error) {
-    complain(error.what());
-    return 1;
+    code = 1;
+    message = error.what();
   }
+  return fail_ranks(code, message, complain);
 }

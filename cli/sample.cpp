@@ -15,6 +15,7 @@
 #include "data/readers/image_file.h"
 #include "data/readers/text_file.h"
 #include "data/vocabulary.h"
+#include "parallel/ranks.h"
 #include "tensor/ops.h"
 #include "train/format.h"
 #include "train/inference/complete.h"
@@ -65,8 +66,8 @@ void sample_images(const SavedModel& saved, const SampleOptions& options) {
                 fmt::format("{}{} of step {}", plural(count, "image"), of_class, saved.step), count,
                 [&](const SamplingProgress& progress) {
                   return sample_images(*saved.model, saved.shape, options.sampling,
-                                       {count, options.class_label, options.scale}, options.out,
-                                       color_terminal_width(), progress);
+                                       {count, options.class_label, options.scale, &ranks()},
+                                       options.out, color_terminal_width(), progress);
                 });
 }
 
@@ -308,6 +309,9 @@ void run_sample(const CLI::App& command, SampleOptions& options) {
   if (was_given(command, "--class")) options.class_label = find_class(saved, options.class_name);
   if (!options.data.empty()) set_data(saved.config, options.data);
   if (options.out.empty() && saved.shape.side > 0) options.out = free_png_name("grid");
+  require(ranks().alone() || (saved.shape.side > 0 && !options.nll_map && options.complete.empty()),
+          "several ranks share the images that they sample, not texts, completions or maps: start "
+          "linea once");
   if (saved.shape.side == 0) return sample_text(saved, options);
   if (options.nll_map) return show_nll_map(saved, options);
   if (!options.complete.empty()) return complete_images(saved, options);

@@ -11,6 +11,7 @@
 #include "cli/terminal.h"
 #include "data/files.h"
 #include "judge/sample_judge.h"
+#include "parallel/ranks.h"
 #include "train/commands.h"
 #include "train/config.h"
 #include "train/format.h"
@@ -45,16 +46,22 @@ RunConfig gather_settings(const TrainOptions& options) {
   if (!options.initial.empty()) {
     require(options.resume.empty(),
             "--init-from starts a new run, --resume continues one: choose one of them");
-    layers.push_back(saved_layer(saved_settings(options.initial), options.initial));
+    layers.push_back(
+        saved_layer(ranks().from_main("the run", [&] { return saved_settings(options.initial); }),
+                    options.initial));
   }
   if (!options.resume.empty()) {
     require(options.preset.empty() && options.config_files.empty() && options.out.empty(),
             "--resume uses the settings and folder of {}: leave out --preset, --config and "
             "--out",
             options.resume);
-    refuse_other_format(options.resume);
     const std::string path = options.resume + "/config.toml";
-    layers.push_back(saved_layer(read_file(path), path));
+    layers.push_back(saved_layer(ranks().from_main("the run",
+                                                   [&] {
+                                                     refuse_other_format(options.resume);
+                                                     return read_file(path);
+                                                   }),
+                                 path));
   }
   if (!options.preset.empty())
     layers.push_back(parse_toml(preset_text(options.preset), "preset " + options.preset));
@@ -110,10 +117,12 @@ int run(const RunConfig& config, const TrainOptions& options) {
   const std::string& folder = resume ? options.resume : options.out;
   Trainer trainer(config, folder, resume, options.json, progress, options.initial,
                   !options.no_memory_check);
-  if (config.judge_samples > 0) trainer.judge_by(sample_judge(config, trainer.task(), progress));
-  record_this_command(folder, progress);
+  const bool main = ranks().is_main();
+  if (main && config.judge_samples > 0)
+    trainer.judge_by(sample_judge(config, trainer.task(), progress));
+  if (main) record_this_command(folder, progress);
   const int exit_code = trainer.run();
-  if (exit_code == 0) show_next(trainer.task(), folder, progress);
+  if (main && exit_code == 0) show_next(trainer.task(), folder, progress);
   return exit_code;
 }
 

@@ -4,6 +4,9 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS linea COMPONENT program)
+if(TARGET linea-mpi)  # where parallel/launch.cpp looks for it; packages do without
+  install(TARGETS linea-mpi LIBRARY DESTINATION libexec/linea COMPONENT mpi)
+endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/linea RENAME copyright COMPONENT program)
 
 # From the program's own declarations of its flags.
@@ -26,7 +29,7 @@ foreach(folder site-functions vendor-completions)
 endforeach()
 
 # The headers include each other by their paths in the tree, such as "tensor/tensor.h".
-set(folders base tensor autograd nn data train bench judge lab cli)
+set(folders base parallel tensor autograd nn data train bench judge lab cli)
 set(include_folder ${CMAKE_INSTALL_INCLUDEDIR}/linea)
 install(DIRECTORY ${folders} DESTINATION ${include_folder} COMPONENT development
   FILES_MATCHING PATTERN *.h PATTERN peers EXCLUDE)

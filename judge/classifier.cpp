@@ -90,8 +90,8 @@ Var Classifier::units(const Tensor& pixels) const {
 void Classifier::train(const Task& task, const WorkProgress& progress) {
   Optimizer optimizer({}, parameters_);
   for (int64_t step = 0; step < kSteps; ++step) {
-    const ImageSet images =
-        images_of(task.shape(), task.train_batch(kSeed, static_cast<uint64_t>(step), kBatch));
+    const ImageSet images = images_of(
+        task.shape(), task.train_rows(kSeed, static_cast<uint64_t>(step) * kBatch, kBatch));
     const std::vector<int32_t> classes(images.labels.begin(), images.labels.end());
     const Var scores = scores_.forward(units(pixel_tensor(images, 0, kBatch)));
     backward(cross_entropy(scores, Tensor::from(classes, {kBatch})));

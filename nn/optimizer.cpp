@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/over_ranks.h"
 #include "tensor/memory_report.h"
 #include "tensor/ops.h"
 
@@ -103,7 +104,8 @@ void Optimizer::apply(const Tensor& loss) {
   });
 }
 
-// The matrices by falling size, so that threads that take one after another finish together.
+// The matrices by falling size, so that threads, or processes, that take one after another finish
+// together.
 template <typename T>
 void Optimizer::apply_muon(Context& ctx) const {
   std::vector<MuonMatrix<T>> matrices;
@@ -119,8 +121,20 @@ void Optimizer::apply_muon(Context& ctx) const {
   }
   std::stable_sort(matrices.begin(), matrices.end(),
                    [](const auto& a, const auto& b) { return a.rows * a.cols > b.rows * b.cols; });
+  const SharedWork* const work = shared_work();
+  std::vector<MuonMatrix<T>> own;
+  std::vector<OwnedBytes> results;
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    const MuonMatrix<T>& matrix = matrices[i];
+    const int owner = work == nullptr ? 0 : static_cast<int>(i % static_cast<size_t>(work->size));
+    if (work == nullptr || owner == work->rank) own.push_back(matrix);
+    const auto count = static_cast<size_t>(matrix.rows * matrix.cols);
+    results.push_back({matrix.parameter, count * sizeof(T), owner});
+    results.push_back({matrix.momentum, count * sizeof(Accumulator<T>), owner});
+  }
   kernels<T>(ctx.device)
-      .muon(ctx, {muon_momentum_, muon_rate_, weight_decay_}, matrices.data(), matrices.size());
+      .muon(ctx, {muon_momentum_, muon_rate_, weight_decay_}, own.data(), own.size());
+  if (work != nullptr) work->copy_from_owners(results);
 }
 
 bool Optimizer::end() {

@@ -1,5 +1,6 @@
 #include "nn/transformer.h"
 
+#include "autograd/layer_boundary.h"
 #include "autograd/ops.h"
 #include "tensor/context.h"
 #include "tensor/memory_report.h"
@@ -61,9 +62,10 @@ Var Transformer::forward(const ModelInputs& in, bool training, Var* auxiliary) c
     std::vector<ReversibleLayer> layers;
     for (const TransformerBlock& block : blocks_)
       layers.push_back(block.reversible_layer(rate, mask));
-    return outputs(reversible(std::move(layers), x));
+    return outputs(layer_boundary(reversible(std::move(layers), x), config_.layers));
   }
   for (const TransformerBlock& block : blocks_) {
+    x = layer_boundary(x, block.layer);
     if (training && config_.recompute) {  // a block that runs twice adds nothing to *auxiliary
       x = recomputed(
           [&block, rate, mask](const Var& input) { return block.forward(input, rate, mask); }, x);
@@ -71,7 +73,7 @@ Var Transformer::forward(const ModelInputs& in, bool training, Var* auxiliary) c
       x = block.forward(x, rate, mask, auxiliary);
     }
   }
-  return outputs(x);
+  return outputs(layer_boundary(x, config_.layers));
 }
 
 // A copy of the model shares its parameters until they are packed or cast.

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <vector>
 
+#include "tensor/machine_share.h"
+
 namespace linea {
 namespace {
 
@@ -167,6 +169,14 @@ size_t mapped_memory() {
   return pages * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
 }
 
+namespace {
+size_t sharing_processes = 1;
+}
+
+void share_machine_memory(int processes) {
+  sharing_processes = static_cast<size_t>(std::max(1, processes));
+}
+
 // An eighth of the memory, at most 128 MiB, is reserved for what the program takes besides tensors:
 // a machine or container without memory kills a process without a message. Where the address space
 // is limited, the mapped size is known, and a 32nd is reserved.
@@ -183,16 +193,17 @@ MemoryLimit machine_memory(size_t taken, const MemoryFiles& files) {
     process = {limit.rlim_cur, limit.rlim_cur - std::min<size_t>(limit.rlim_cur, mapped_memory())};
 
   MemoryLimit least{SIZE_MAX, SIZE_MAX, ""};
-  const auto consider = [&](const SystemMemory& memory, size_t reserve, const char* whose) {
+  const auto consider = [&](const SystemMemory& memory, size_t reserve, const char* whose,
+                            size_t processes = 1) {
     if (memory.total == SIZE_MAX) return;
-    size_t bytes = memory.total;
-    if (memory.available != SIZE_MAX) bytes = std::min(bytes, memory.available + taken);
+    size_t bytes = memory.total / processes;
+    if (memory.available != SIZE_MAX) bytes = std::min(bytes, memory.available / processes + taken);
     bytes -= std::min(bytes, reserve);
     if (bytes < least.bytes) least = {bytes, memory.total, whose};
   };
   const auto reserve = [&](size_t total) { return std::min(total / 8, kMaxReserve); };
-  consider(machine, reserve(machine.total), "the machine has");
-  consider(container, reserve(container.total), "the container may have");
+  consider(machine, reserve(machine.total), "the machine has", sharing_processes);
+  consider(container, reserve(container.total), "the container may have", sharing_processes);
   consider(process, process.total / 32, "this process may have (ulimit -v)");
   return least;
 }

@@ -2,6 +2,7 @@
 #include "tensor/backend.h"
 #include "tensor/launch.h"
 #include "tensor/ops.h"
+#include "tensor/step_rows.h"
 
 namespace linea::ops {
 
@@ -22,11 +23,12 @@ void pointwise_into(Pointwise f, const Tensor& x, const Tensor& y) {
   LINEA_LAUNCH(pointwise, common_dtype("pointwise", {&x, &y}), f, data(x), data(y), x.numel());
 }
 
+// In a batch that is a part of a step tokens have their numbers in the step.
 void dropout_into(const Tensor& x, float rate, uint32_t stream_id, int64_t first, const Tensor& y) {
   require(rate >= 0 && rate < 1, "dropout: the rate is {}; it must be in [0, 1)", rate);
   require_shape("dropout", "y", y, x.shape());
   LINEA_LAUNCH(dropout, common_dtype("dropout", {&x, &y}), data(x), data(y), x.numel(), rate,
-               stream_id, first);
+               stream_id, first + step_rows().first * step_rows().length * x.size(-1));
 }
 
 void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,

@@ -7,20 +7,22 @@ import fnmatch
 import re
 import sys
 
-# cli -> lab -> bench, judge -> train -> nn -> autograd -> tensor -> base; cuda -> tensor; train -> data -> tensor
+# cli -> lab -> bench, judge -> train -> nn -> autograd -> tensor -> base; cuda -> tensor; train -> data -> tensor;
+# train -> parallel -> base
 LAYERS = {
     "base": "base",
+    "parallel": "parallel base",
     "tensor": "tensor base",
     "autograd": "autograd tensor base",
     "nn": "nn autograd tensor base",
     "cuda": "cuda tensor base",
     "data": "data tensor base",
     "data/readers": "data tensor base",
-    "train": "train data nn autograd tensor base",
-    "bench": "bench train data nn autograd tensor base",
-    "judge": "judge train data nn autograd tensor base",
-    "lab": "lab bench judge train data nn autograd tensor base",
-    "cli": "cli lab bench judge train data nn autograd tensor base",
+    "train": "train data nn autograd tensor parallel base",
+    "bench": "bench train data nn autograd tensor parallel base",
+    "judge": "judge train data nn autograd tensor parallel base",
+    "lab": "lab bench judge train data nn autograd tensor parallel base",
+    "cli": "cli lab bench judge train data nn autograd tensor parallel base",
 }
 NOT_INCLUDED = {"data/readers": "data/tasks/", "tensor": "tensor/cpu/", "cuda": "tensor/cpu/"}
 

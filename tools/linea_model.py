@@ -30,7 +30,7 @@ TASKS = "digits mnist cifar10 images text copy"
 READ = """attention attention_output before beta_range bias block buckets channels class_embedding clusters codes decay dilation factor feature features gate_rank heads
 iterations key_norm keys layer_convolution layers length levels local_heads nu outer output_head pattern pattern_by pool_size pool_stride pooling positions predict prior ramp
 randoms rank ratio reversible rounds rule seed size slots sort_temperature stride summary synth task tie window"""
-UNREAD = """accumulate anneal batch beta1 beta2 bytes centroid_decay chunk class_dropout class_token clip codebook commitment copy_tokens data decay_steps device dim
+UNREAD = """accumulate anneal batch beta1 beta2 bytes centroid_decay chunk class_dropout class_token clip codebook comm_timeout commitment copy_tokens data decay_steps device dim
 dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr mask max_time memory min_lr muon_lr
 muon_momentum optimizer projection recompute redraw sample_every save_every segment sigma sort_noise spike_guard steps tensorboard threads tokenizer vocab warmup weight_decay"""
 PATTERNS = "sparse local longformer bigbird sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()

@@ -21,6 +21,8 @@ linea_test_packages=(
   "libgtest-dev: the tests"
   "clang-format: checks the format of the sources"
   "python3: checks the text of the sources"
+  "libopenmpi-dev: tests of several processes"
+  "openmpi-bin: starts them"
 )
 linea_check_packages=("clang-tidy: checks the code, with --all")
 

@@ -13,15 +13,16 @@ import sys
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
     "base": 510,
-    "tensor": 7637,
-    "autograd": 3460,
-    "nn": 3504,
+    "parallel": 740,
+    "tensor": 7672,
+    "autograd": 3495,
+    "nn": 3563,
     "cuda": 10360,
     "data": 5675,
-    "train": 5810,
+    "train": 6450,
     "bench": 3530,
     "lab": 2500,
-    "cli": 1212,
+    "cli": 1252,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [

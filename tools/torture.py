@@ -4,6 +4,7 @@ and must end with the same bits as an undisturbed run. Prints one line per mecha
 1 if anything differs. The tests contain a smaller version.
 
     python3 tools/torture.py [--program build/release/linea] [--kills 200] [--signals 60] [--flips 400] [--seed 1]
+                             [--ranks 1]      above 1: by mpirun; one of the ranks is killed, SIGUSR1 stops all
 """
 import argparse
 import filecmp
@@ -31,17 +32,19 @@ RUNS = {
              "--layer-convolution 2d"),
 }
 COMMON = f"--steps {STEPS} --save-every 5 --eval-every 50 --sample-every 100 --keep-last 3 --keep-every 100"
-CLOCK = ("tokens_per_s", "elapsed_s", "peak_bytes")
+CLOCK = ("tokens_per_s", "elapsed_s", "peak_bytes", "wait_share", "max_wait_share")
+MPIRUN = "mpirun --oversubscribe --allow-run-as-root --bind-to none --mca btl self,vader -n"
 
 
 class Torture:
-    def __init__(self, program, folder, rng):
-        self.program, self.folder, self.rng = os.path.abspath(program), folder, rng
+    def __init__(self, program, ranks, folder, rng):
+        self.program, self.ranks, self.folder, self.rng = os.path.abspath(program), ranks, folder, rng
         self.differences = 0
 
     def start(self, flags):
-        return subprocess.Popen([self.program, "train", *flags.split()], cwd=self.folder, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.PIPE, text=True)
+        launcher = [*MPIRUN.split(), str(self.ranks)] if self.ranks > 1 else []
+        return subprocess.Popen([*launcher, self.program, "train", *flags.split()], cwd=self.folder,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def finish(self, flags):
         process = self.start(flags)
@@ -120,16 +123,22 @@ class Torture:
         return done, runs
 
     def kill(self, process, run):
-        process.kill()
-        process.communicate()
+        pids = [process.pid]
+        if self.ranks > 1:  # the launcher ends the others, or itself where it has started none
+            children = subprocess.run(["pgrep", "-P", str(process.pid)], stdout=subprocess.PIPE, text=True, check=False)
+            pids = children.stdout.split() or pids
+        os.kill(int(self.rng.choice(pids)), signal.SIGKILL)
+        process.communicate(timeout=60)
         return ""
 
     def stop(self, process, run):
         number = self.rng.choice([signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1])
+        if self.ranks > 1:
+            number = signal.SIGUSR1  # after the others Open MPI's launcher does not wait for ranks that save
         process.send_signal(number)
         _, stderr = process.communicate(timeout=60)
         # A signal before the handlers are installed has its default effect; after the last step it has none.
-        early = -number if "run in" not in stderr else 75
+        early = 75 if "run in" in stderr else process.returncode if self.ranks > 1 else -number
         return "" if process.returncode in (75, 0, early) else f"signal {number}: exit {process.returncode}: {stderr}"
 
     def flip(self, name, count):
@@ -162,11 +171,12 @@ def main():
     parser.add_argument("--signals", type=int, default=60)
     parser.add_argument("--flips", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=1)
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where ignored, the runs would ignore them too
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     with tempfile.TemporaryDirectory(prefix="linea-torture-") as folder:
-        torture = Torture(options.program, folder, random.Random(options.seed))
+        torture = Torture(options.program, options.ranks, folder, random.Random(options.seed))
         mechanisms = len(RUNS)
         for name in RUNS:
             seconds = torture.undisturbed(name)

@@ -261,6 +261,7 @@ void check_model_settings(const RunConfig& config, Work work) {
   require(config.spike_guard == 0 || config.spike_guard > 1,
           "`spike_guard` is {}; it must be above 1, or 0 for none", config.spike_guard);
   parse_duration(config.max_time);
+  parse_duration(config.comm_timeout, "`comm_timeout`");
   require(config.min_lr <= config.lr,
           "`min_lr` is {}, above `lr` {}: the learning rate would rise; lower `min_lr`",
           config.min_lr, config.lr);

@@ -36,7 +36,7 @@ struct RunConfig : ModelSettings {
   bool tensorboard = false;
   // machine
   int64_t threads = 0, segment = 0, chunk = 0;
-  std::string device = "cpu", dtype = "fp32";
+  std::string device = "cpu", dtype = "fp32", comm_timeout = "10m";
 };
 
 // A setting that every run has.

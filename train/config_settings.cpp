@@ -163,6 +163,10 @@ void add_machine(std::vector<GeneralSetting>& list) {
                     "fp32 or bf16: products and saved activations. Trains up to 2.2 times as fast "
                     "by AMX, 1.1 to 1.5 times by AVX512-BF16 of AMD, no faster on other CPUs; a "
                     "CUDA device takes tf32, too")));
+  add(&Config::comm_timeout,
+      not_learned(text("comm_timeout", "",
+                       "with mpirun: how long to wait for a process that does not answer, such as "
+                       "10m; empty: for ever")));
   add(&Config::segment,
       integer_of("segment", 0, "positions whose features are in memory at once; 0: automatic"));
   add(&Config::chunk, integer_of("chunk", 0, "chunk length of linear attention; 0: automatic"));

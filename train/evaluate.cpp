@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "tensor/ops.h"
 #include "train/run/batches.h"
+#include "train/run/signals.h"
 
 namespace linea {
 namespace {
@@ -60,43 +60,79 @@ int64_t evaluation_rows(const Model& model, const Task& task, int64_t batch) {
   return std::max<int64_t>(1, std::min(std::max(batch, fitting), kMaxTokens / task.length()));
 }
 
+namespace {
+
+// Sums over rows, numbers that ranks add.
+struct Sums {
+  double loss = 0, correct = 0, bytes = 0, tokens = 0;
+  double interrupted = 0;       // ranks that ended early
+  std::vector<double> classes;  // how often each is the answer
+
+  void add_over(Ranks& ranks) {
+    std::vector<double> all = {loss, correct, bytes, tokens, interrupted};
+    all.insert(all.end(), classes.begin(), classes.end());
+    ranks.sum(all, "the evaluation");
+    loss = all[0];
+    correct = all[1];
+    bytes = all[2];
+    tokens = all[3];
+    interrupted = all[4];
+    classes.assign(all.begin() + 5, all.end());
+  }
+};
+
+void add_batch(const Model& model, const Task& task, const Batch& batch, Sums& sums) {
+  const std::vector<int32_t>& token_bytes = task.shape().token_bytes;
+  const BatchTensors tensors = batch_tensors(task, batch);
+  const Tensor outputs = model.forward(tensors.model_inputs(), false).value();
+  const std::vector<float> losses =
+      model.output_head().losses(outputs, tensors.targets).to_vector<float>();
+  const std::vector<int32_t> predicted = argmax_tokens(model.output_head(), outputs);
+  for (size_t i = 0; i < losses.size(); ++i) {
+    if (batch.targets[i] == kNotScored) continue;
+    const auto target = static_cast<size_t>(batch.targets[i]);
+    sums.loss += losses[i];
+    sums.correct += predicted[i] == batch.targets[i] ? 1 : 0;
+    if (!token_bytes.empty()) sums.bytes += token_bytes[target];
+    if (!sums.classes.empty()) ++sums.classes[target];
+    ++sums.tokens;
+  }
+}
+
+}  // namespace
+
 Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_rows,
-               int64_t max_rows, const std::function<void(int64_t, int64_t)>& progress) {
+               int64_t max_rows, const std::function<void(int64_t, int64_t)>& progress,
+               Ranks* ranks) {
   const NoGrad no_grad;
   const int64_t all = task.rows(split), rows = max_rows > 0 ? std::min(max_rows, all) : all;
+  const Share own =
+      ranks == nullptr ? Share{0, rows} : share_of(rows, ranks->rank(), ranks->size());
   const int64_t batch_size = evaluation_rows(model, task, batch_rows);
-  Score score;
-  double loss = 0;
-  int64_t correct = 0, bytes = 0;
-  std::map<int32_t, int64_t> classes;  // how often each is the answer
-  const std::vector<int32_t>& token_bytes = task.shape().token_bytes;
-  for (int64_t first = 0; first < rows; first += batch_size) {
-    const Batch batch =
-        evaluation_batch(task, split, first, std::min(batch_size, rows - first), rows);
-    const BatchTensors tensors = batch_tensors(task, batch);
-    const Tensor outputs = model.forward(tensors.model_inputs(), false).value();
-    const std::vector<float> losses =
-        model.output_head().losses(outputs, tensors.targets).to_vector<float>();
-    const std::vector<int32_t> predicted = argmax_tokens(model.output_head(), outputs);
-    for (size_t i = 0; i < losses.size(); ++i) {
-      if (batch.targets[i] == kNotScored) continue;
-      loss += losses[i];
-      correct += predicted[i] == batch.targets[i] ? 1 : 0;
-      if (!token_bytes.empty()) bytes += token_bytes[static_cast<size_t>(batch.targets[i])];
-      if (task.shape().answer_tokens > 0) ++classes[batch.targets[i]];
-      ++score.tokens;
+  Sums sums;
+  if (task.shape().answer_tokens > 0) sums.classes.resize(static_cast<size_t>(task.vocab_size()));
+  try {
+    for (int64_t first = own.first; first < own.end; first += batch_size) {
+      const int64_t end = std::min(first + batch_size, own.end);
+      add_batch(model, task, evaluation_batch(task, split, first, end - first, rows), sums);
+      if (progress) progress(end - own.first, own.count());
     }
-    if (progress) progress(std::min(first + batch_size, rows), rows);
+  } catch (const Interrupted&) {
+    if (ranks == nullptr || ranks->alone()) throw;
+    sums.interrupted = 1;
   }
-  if (score.tokens == 0)
+  if (ranks != nullptr) sums.add_over(*ranks);
+  if (sums.interrupted > 0) throw Interrupted();
+  if (sums.tokens == 0)
     fail(ErrorKind::input, "the {} split has no scored token", split_name(split));
-  score.loss = loss / static_cast<double>(score.tokens);
+  Score score;
+  score.tokens = static_cast<int64_t>(sums.tokens);
+  score.loss = sums.loss / sums.tokens;
   score.bits = to_bits(score.loss);
-  if (bytes > 0) score.bits_per_byte = to_bits(loss) / static_cast<double>(bytes);
-  score.accuracy = static_cast<double>(correct) / static_cast<double>(score.tokens);
-  for (const auto& [answer, count] : classes)
-    score.majority =
-        std::max(score.majority, static_cast<double>(count) / static_cast<double>(score.tokens));
+  if (sums.bytes > 0) score.bits_per_byte = to_bits(sums.loss) / sums.bytes;
+  score.accuracy = sums.correct / sums.tokens;
+  for (const double count : sums.classes)
+    score.majority = std::max(score.majority, count / sums.tokens);
   return score;
 }
 

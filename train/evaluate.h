@@ -3,6 +3,7 @@
 
 #include "data/tasks/task.h"
 #include "nn/model.h"
+#include "parallel/ranks.h"
 
 namespace linea {
 
@@ -36,8 +37,10 @@ int64_t evaluation_rows(const Model& model, const Task& task, int64_t batch);
 // Evaluates `max_rows` rows of a split (0, or more than there are: all) by the parallel form,
 // without dropout. The rows are the same in every call and evenly spaced, because images may be
 // sorted by class. `batch`: the rows of a training batch. `progress`, where set, gets the rows done
-// and their total.
+// and their total. `ranks`: that share the rows; they get the same score, and where `progress`
+// throws Interrupted (train/run/signals.h) on one, all do.
 Score evaluate(const Model& model, const Task& task, Split split, int64_t batch,
-               int64_t max_rows = 0, const std::function<void(int64_t, int64_t)>& progress = {});
+               int64_t max_rows = 0, const std::function<void(int64_t, int64_t)>& progress = {},
+               Ranks* ranks = nullptr);
 
 }  // namespace linea

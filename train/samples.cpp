@@ -10,6 +10,7 @@
 #include "train/inference/given_images.h"
 #include "train/inference/stop_text.h"
 #include "train/run/out_of_memory_hint.h"
+#include "train/run/signals.h"
 
 namespace linea {
 namespace {
@@ -113,9 +114,24 @@ ImageSet sample_image_set(const Model& model, const TaskShape& shape,
     images.labels.push_back(static_cast<uint8_t>(label));
     prompts.push_back({shape.start + static_cast<int32_t>(label)});
   }
-  for (const std::vector<int32_t>& row :
-       sample_rows(model, options, prompts, shape.length, progress))
-    for (const int32_t token : row) images.pixels.push_back(token_to_gray(token, shape.levels));
+  Ranks alone, &all = request.ranks == nullptr ? alone : *request.ranks;
+  const Share own = share_of(request.count, all.rank(), all.size());
+  SamplingOptions own_options = options;
+  own_options.first_row += own.first;
+  std::string pixels;
+  try {
+    for (const std::vector<int32_t>& row :
+         sample_rows(model, own_options, {prompts.begin() + own.first, prompts.begin() + own.end},
+                     shape.length, progress))
+      for (const int32_t token : row)
+        pixels += static_cast<char>(token_to_gray(token, shape.levels));
+  } catch (const Interrupted&) {  // the others see that this rank's images are missing
+    if (all.alone()) throw;
+  }
+  for (const std::string& part : all.all_gather(pixels, "the samples"))
+    images.pixels.insert(images.pixels.end(), part.begin(), part.end());
+  if (static_cast<int64_t>(images.pixels.size()) != request.count * images.image_bytes())
+    throw Interrupted();
   return images;
 }
 
@@ -129,10 +145,16 @@ std::string sample_images(const Model& model, const TaskShape& shape,
   const ImageGrid grid = image_grid(
       shape, request.count,
       grid_columns(request.count, request.class_label < 0 ? shape.classes : 0), request.scale);
-  { const AtomicFile writable(png); }  // refused now rather than after sampling
+  Ranks alone, &all = request.ranks == nullptr ? alone : *request.ranks;
+  all.agree("the samples", [&] {
+    if (!all.is_main()) return;
+    const AtomicFile writable(png);  // refused now rather than after sampling
+  });
   const std::vector<uint8_t> grays =
       sample_image_set(model, shape, options, request, progress).pixels;
-  write_png_grid(png, grays, grid);
+  all.agree("the samples", [&] {
+    if (all.is_main()) write_png_grid(png, grays, grid);
+  });
   return preview_width > 0 ? terminal_preview(grays, grid, preview_width) : "";
 }
 

@@ -9,6 +9,7 @@
 #include "data/image.h"
 #include "data/image_set.h"
 #include "nn/generation.h"
+#include "parallel/ranks.h"
 #include "train/run/checkpoint.h"
 
 namespace linea {
@@ -17,6 +18,7 @@ struct ImageRequest {
   int64_t count = 64;
   int64_t class_label = -1;        // -1: the classes in turn
   std::optional<int64_t> scale{};  // of the sheet's pixels, as image_grid takes it
+  Ranks* ranks = nullptr;  // that share the images; they all get them, and rank 0 writes the PNG
 };
 
 // Called with the tokens sampled so far and their total.
@@ -48,7 +50,8 @@ constexpr int64_t kMaxScale = 256;
 ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns,
                      std::optional<int64_t> scale = {});
 
-// Images with the classes that the model was asked for (0 without classes).
+// Images with the classes that the model was asked for (0 without classes). Where `progress` throws
+// Interrupted (train/run/signals.h) on one of several ranks, it is thrown on all.
 ImageSet sample_image_set(const Model& model, const TaskShape& shape,
                           const SamplingOptions& options, const ImageRequest& request,
                           const SamplingProgress& progress);

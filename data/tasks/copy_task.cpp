@@ -16,10 +16,12 @@ class CopyTask : public Task {
   CopyTask(const TaskShape& shape, uint64_t seed) : Task(shape), seed_(seed) {}
 
   // Every row of every step is new.
-  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+  Batch train_rows(uint64_t seed, uint64_t first_example, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), shape().start);
     for (int64_t row = 0; row < rows; ++row)
-      put({seed, Purpose::task, task_stream::kCopyTrain, step}, row * length(), batch, row);
+      put({seed, Purpose::task, task_stream::kCopyTrain,
+           first_example + static_cast<uint64_t>(row)},
+          batch, row);
     return batch;
   }
 
@@ -30,20 +32,20 @@ class CopyTask : public Task {
     Batch batch = blank_batch(rows, length(), shape().start);
     const uint32_t stream_id = task_stream::kCopyEval + static_cast<uint32_t>(split);
     for (int64_t row = 0; row < rows; ++row)
-      put({seed_, Purpose::task, stream_id, static_cast<uint64_t>(first_row + row)}, 0, batch, row);
+      put({seed_, Purpose::task, stream_id, static_cast<uint64_t>(first_row + row)}, batch, row);
     return batch;
   }
 
  private:
-  // Fills `row` with the tokens of a stream from `first_index` on.
-  void put(const RandomStream& stream, int64_t first_index, Batch& batch, int64_t row) const {
+  // Fills `row` with the tokens of a stream.
+  void put(const RandomStream& stream, Batch& batch, int64_t row) const {
     const int64_t n = length() / 2 - 1;
     const auto tokens = static_cast<uint32_t>(shape().start);  // the separator follows them
     int32_t* inputs = batch.inputs.data() + row * length();
     int32_t* targets = batch.targets.data() + row * length();
     for (int64_t i = 1; i <= n; ++i) {
-      const auto index = static_cast<uint64_t>(first_index + i);
-      const auto token = static_cast<int32_t>(random_below(stream, index, tokens));
+      const auto token =
+          static_cast<int32_t>(random_below(stream, static_cast<uint64_t>(i), tokens));
       inputs[i] = token;
       inputs[n + 1 + i] = token;
       targets[n + i] = token;

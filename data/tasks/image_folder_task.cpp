@@ -29,8 +29,8 @@ class ImagesTask : public Task {
     for (const std::string& note : images_->notes()) notes_.push_back(note);
   }
 
-  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
-    return images_->train_batch(seed, step, rows);
+  Batch train_rows(uint64_t seed, uint64_t first_example, int64_t rows) const override {
+    return images_->train_rows(seed, first_example, rows);
   }
   bool has(Split split) const override { return images_->rows(split) > 0; }
   int64_t rows(Split split) const override {

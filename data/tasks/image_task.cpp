@@ -23,15 +23,15 @@ class ImageTask : public Task {
       notes_.push_back(fmt::format("classes: {}", numbered(names, kShown)));
   }
 
-  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+  Batch train_rows(uint64_t seed, uint64_t first_example, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), shape().start);
     for (int64_t row = 0; row < rows; ++row) {
-      const uint64_t example = example_number(step, rows, row);
+      const uint64_t example = first_example + static_cast<uint64_t>(row);
       const RandomStream stream{seed, Purpose::task, task_stream::kFlip, 0},
           of_class{seed, Purpose::task, task_stream::kClassDropout, 0};
       const bool flipped = flip_ && random_below(stream, example, 2) == 1;
-      put(splits_.train, shuffled_example(seed, step, rows, row, splits_.train.count()), flipped,
-          batch, row);
+      put(splits_.train, shuffled_example(seed, example, splits_.train.count()), flipped, batch,
+          row);
       if (class_dropout_ > 0 && random_uniform(of_class, example) < class_dropout_)
         batch.inputs[static_cast<size_t>(row * length())] = shape().no_class;
     }

@@ -81,10 +81,12 @@ class ListopsTask : public Task {
     tree(Split::val, 0);  // where there is none, before the work starts
   }
 
-  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+  Batch train_rows(uint64_t seed, uint64_t first_example, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), listops::padding);
     for (int64_t row = 0; row < rows; ++row)
-      put(Split::train, shuffled_example(seed, step, rows, row, kTrainRows), batch, row);
+      put(Split::train,
+          shuffled_example(seed, first_example + static_cast<uint64_t>(row), kTrainRows), batch,
+          row);
     return batch;
   }
 

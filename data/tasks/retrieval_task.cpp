@@ -16,13 +16,13 @@ class RetrievalTask : public Task {
   RetrievalTask(const TaskShape& shape, bool repeat, uint64_t seed)
       : Task(shape), repeat_(repeat), seed_(seed) {}
 
-  // Every row of every step is new.
-  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+  // Every example is new.
+  Batch train_rows(uint64_t seed, uint64_t first_example, int64_t rows) const override {
     Batch batch = blank(rows);
-    // A row draws a key and a value for each write, and the queried write.
-    const int64_t draws = 2 * writes() + 1;
     for (int64_t row = 0; row < rows; ++row)
-      put({seed, Purpose::task, task_stream::kRetrievalTrain, step}, row * draws, batch, row);
+      put({seed, Purpose::task, task_stream::kRetrievalTrain,
+           first_example + static_cast<uint64_t>(row)},
+          batch, row);
     return batch;
   }
 
@@ -33,7 +33,7 @@ class RetrievalTask : public Task {
     Batch batch = blank(rows);
     const uint32_t stream_id = task_stream::kRetrievalEval + static_cast<uint32_t>(split);
     for (int64_t row = 0; row < rows; ++row)
-      put({seed_, Purpose::task, stream_id, static_cast<uint64_t>(first_row + row)}, 0, batch, row);
+      put({seed_, Purpose::task, stream_id, static_cast<uint64_t>(first_row + row)}, batch, row);
     return batch;
   }
 
@@ -46,14 +46,14 @@ class RetrievalTask : public Task {
     return batch;
   }
 
-  // Fills `row` with the numbers of a stream from `first_index` on.
-  void put(const RandomStream& stream, int64_t first_index, Batch& batch, int64_t row) const {
+  // Fills `row` with the numbers of a stream: of the keys, the values and the queried write.
+  void put(const RandomStream& stream, Batch& batch, int64_t row) const {
     int32_t* keys = batch.inputs.data() + row * length();
     int32_t* values = batch.second_inputs.data() + row * length();
-    sample_tokens(stream, first_index, keys);
-    sample_tokens(stream, first_index + writes(), values);
-    const auto queried = random_below(stream, static_cast<uint64_t>(first_index + 2 * writes()),
-                                      static_cast<uint32_t>(writes()));
+    sample_tokens(stream, 0, keys);
+    sample_tokens(stream, writes(), values);
+    const auto queried =
+        random_below(stream, static_cast<uint64_t>(2 * writes()), static_cast<uint32_t>(writes()));
     const int32_t query = keys[queried];
     int64_t last = writes() - 1;
     while (keys[last] != query) --last;

@@ -121,13 +121,8 @@ void put_answer(const TaskShape& shape, int64_t tokens, int32_t answer, int32_t 
   batch.lengths[static_cast<size_t>(row)] = static_cast<int32_t>(end);
 }
 
-uint64_t example_number(uint64_t step, int64_t rows, int64_t row) {
-  return step * static_cast<uint64_t>(rows) + static_cast<uint64_t>(row);
-}
-
-int64_t shuffled_example(uint64_t seed, uint64_t step, int64_t rows, int64_t row, int64_t count) {
+int64_t shuffled_example(uint64_t seed, uint64_t g, int64_t count) {
   const auto examples = static_cast<uint64_t>(count);
-  const uint64_t g = example_number(step, rows, row);
   const RandomStream epoch{seed, Purpose::shuffle, 0, g / examples};
   return static_cast<int64_t>(random_permutation(epoch, examples, g % examples));
 }

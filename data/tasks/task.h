@@ -1,7 +1,7 @@
 // A task turns images, a text or a rule into batches of token sequences.
-// A training batch is a pure function of (seed, step): example g = step * rows + row is image or
-// window random_permutation(epoch)(g mod count) with epoch = g / count. Every epoch visits every
-// example once, in its own order, and resuming needs no hidden state.
+// A training example is a pure function of (seed, g), whatever batches it comes in: image or window
+// random_permutation(epoch)(g mod count) with epoch = g / count. Every epoch visits every example
+// once, in its own order, and resuming needs no hidden state.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,8 @@ class Task {
   int64_t input_vocab_size() const { return shape_.input_vocab_size; }
   int64_t length() const { return shape_.length; }
 
-  virtual Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const = 0;
+  // Training examples [first_example, first_example + rows).
+  virtual Batch train_rows(uint64_t seed, uint64_t first_example, int64_t rows) const = 0;
 
   // Whether there is such a split: a text has no test. Asking more of one that is not there is an
   // error.
@@ -153,11 +154,8 @@ Batch blank_batch(int64_t rows, int64_t length, int32_t token);
 void put_answer(const TaskShape& shape, int64_t tokens, int32_t answer, int32_t class_number,
                 Batch& batch, int64_t row);
 
-// g of row `row` of training step `step`.
-uint64_t example_number(uint64_t step, int64_t rows, int64_t row);
-
-// The example in row `row` of training step `step`, out of `count`.
-int64_t shuffled_example(uint64_t seed, uint64_t step, int64_t rows, int64_t row, int64_t count);
+// Which of `count` is training example g.
+int64_t shuffled_example(uint64_t seed, uint64_t g, int64_t count);
 
 // Refuses rows outside of [0, task.rows(split)).
 void check_eval_rows(const Task& task, Split split, int64_t first_row, int64_t rows);

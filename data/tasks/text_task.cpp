@@ -23,10 +23,11 @@ class TextTask : public Task {
       : Task(shape), text_(std::move(text)), notes_(std::move(notes)) {}
 
   // The last window starts early enough for its last target to belong to train.
-  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+  Batch train_rows(uint64_t seed, uint64_t first_example, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), shape().start);
     for (int64_t row = 0; row < rows; ++row) {
-      const int64_t start = shuffled_example(seed, step, rows, row, text_.train_end() - length());
+      const int64_t start = shuffled_example(seed, first_example + static_cast<uint64_t>(row),
+                                             text_.train_end() - length());
       put(start + 1, start + 1 + length(), batch, row);
     }
     return batch;

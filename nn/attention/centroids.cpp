@@ -6,6 +6,7 @@
 
 #include "autograd/buckets.h"
 #include "autograd/ops.h"
+#include "nn/over_ranks.h"
 
 namespace linea {
 namespace {
@@ -106,6 +107,7 @@ Var Centroids::commitment(const Var& x, double weight, const AttentionMask& mask
 
 void Centroids::learn(double decay) {
   if (sums_.empty()) return;
+  add_over_ranks(sums_);
   std::vector<double> m = m_.to_doubles();
   const bool first = std::all_of(m.begin(), m.end(), [](double x) { return x == 0; });
   for (size_t i = 0; i < m.size(); ++i)

@@ -11,6 +11,8 @@
 #include "autograd/rules/naive_tools.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
+#include "nn/over_ranks.h"
+#include "tensor/step_rows.h"
 
 namespace linea {
 namespace {
@@ -100,17 +102,19 @@ class Vq final : public MappedAttention, public TrainingHooks {
   void skip_step() override {
     batch_counts_.clear();
     batch_sums_.clear();
+    candidates_.clear();
   }
 
   void after_step() override {
     if (batch_counts_.empty()) return;
+    for (std::vector<double>* values : {&batch_counts_, &batch_sums_, &candidates_})
+      add_over_ranks(*values);
     const size_t codes = static_cast<size_t>(counts_.numel()),
                  D = static_cast<size_t>(options_.key_size);
     measure_usage(batch_counts_);
     revived_ = 0;
     std::vector<double> mean_counts = updated_mean(counts_, batch_counts_),
                         mean_sums = updated_mean(sums_, batch_sums_);
-    skip_step();
     std::vector<double> codebook = codebook_.value().to_doubles();
     const double equal =
         std::accumulate(mean_counts.begin(), mean_counts.end(), 0.0) / static_cast<double>(codes);
@@ -127,6 +131,7 @@ class Vq final : public MappedAttention, public TrainingHooks {
     write_values(mean_counts, counts_);
     write_values(mean_sums, sums_);
     write_values(codebook, codebook_.value());
+    skip_step();
   }
 
   std::vector<std::pair<std::string, double>> statistics() const override {
@@ -136,10 +141,11 @@ class Vq final : public MappedAttention, public TrainingHooks {
   }
 
  private:
-  // A key of the batch for every code, should it be dead.
+  // A key of the step for every code, should it be dead; 0 where the step's other batches have it.
   void draw_candidates(const Tensor& keys, const AttentionMask& mask) {
     const int64_t H = options_.heads, F = codes_, D = options_.key_size, S = keys.size(2);
-    const auto sequences = static_cast<uint32_t>(keys.size(0));
+    const StepRows& part = step_rows();
+    const int64_t all_rows = part.all == 0 ? keys.size(0) : part.all;
     const std::vector<double> all = keys.to_doubles();
     const std::vector<int32_t> valid = mask.lengths(keys.size(0), S);
     candidates_.resize(static_cast<size_t>(H * F * D));
@@ -147,9 +153,10 @@ class Vq final : public MappedAttention, public TrainingHooks {
       const RandomStream stream = random_stream(head, step_ + 1);
       for (int64_t f = 0; f < F; ++f) {
         const auto index = static_cast<uint64_t>(2 * f);
-        const uint32_t sequence = random_below(stream, index, sequences);
-        const auto rows = static_cast<uint32_t>(std::max(valid[sequence], 1));
-        const int64_t bh = sequence * H + head, row = random_below(stream, index + 1, rows);
+        const int64_t b = random_below(stream, index, static_cast<uint32_t>(all_rows)) - part.first;
+        if (b < 0 || b >= keys.size(0)) continue;
+        const auto rows = static_cast<uint32_t>(std::max(valid[static_cast<size_t>(b)], 1));
+        const int64_t bh = b * H + head, row = random_below(stream, index + 1, rows);
         std::copy_n(all.begin() + (bh * S + row) * D, D, candidates_.begin() + (head * F + f) * D);
       }
     }

@@ -100,7 +100,8 @@ TEST_F(ManualTest, BashCompletesPaths) {
 // A flag that takes a text has words or paths, but for those that take any text.
 TEST_F(ManualTest, EveryTextIsCompletedOrFree) {
   if (kSanitized) GTEST_SKIP() << "texts alone; the release build's tests do it";
-  const std::set<std::string> free = {"--prompt", "--stop", "--class", "--max-time", "--pattern"};
+  const std::set<std::string> free = {"--prompt",   "--stop",    "--class",
+                                      "--max-time", "--pattern", "--comm-timeout"};
   std::set<std::string> seen;
   const std::function<void(const std::string&)> check = [&](const std::string& command) {
     const std::string help = done("help" + command).out;

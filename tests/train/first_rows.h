@@ -10,8 +10,8 @@ namespace linea {
 class FirstRows : public Task {
  public:
   FirstRows(const Task& task, int64_t rows) : Task(task.shape()), task_(task), rows_(rows) {}
-  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
-    return task_.train_batch(seed, step, rows);
+  Batch train_rows(uint64_t seed, uint64_t first, int64_t rows) const override {
+    return task_.train_rows(seed, first, rows);
   }
   int64_t rows(Split) const override { return rows_; }
   Batch eval_batch(Split split, int64_t first, int64_t rows) const override {

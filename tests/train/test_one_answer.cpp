@@ -45,7 +45,7 @@ LossAndGradients of_batch(const RunConfig& config, const Batch& batch) {
 }
 
 Batch some_sequences(const RunConfig& config) {
-  return make_task(task_options(config, ""))->train_batch(1, 0, 4);
+  return make_task(task_options(config, ""))->train_rows(1, 0, 4);
 }
 
 // `batch` with other tokens behind the answers.

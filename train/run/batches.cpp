@@ -17,21 +17,22 @@ BatchTensors batch_tensors(const Task& task, const Batch& batch) {
   return tensors;
 }
 
-void TrainingBatches::load(int64_t number) {
-  if (number_ == number) return;
-  host_ = task_.train_batch(static_cast<uint64_t>(config_.seed), static_cast<uint64_t>(number),
-                            config_.batch);
-  number_ = number;
+void TrainingBatches::load(int64_t first_example, int64_t rows) {
+  if (first_ == first_example && rows_ == rows) return;
+  host_ = task_.train_rows(static_cast<uint64_t>(config_.seed),
+                           static_cast<uint64_t>(first_example), rows);
+  first_ = first_example;
+  rows_ = rows;
   device_ = {};
 }
 
-void TrainingBatches::prefetch(int64_t number) {
-  load(number);
+void TrainingBatches::prefetch(int64_t first_example, int64_t rows) {
+  load(first_example, rows);
   device_ = batch_tensors(task_, host_);
 }
 
-BatchTensors TrainingBatches::take(int64_t number) {
-  load(number);
+BatchTensors TrainingBatches::take(int64_t first_example, int64_t rows) {
+  load(first_example, rows);
   BatchTensors batch = std::exchange(device_, {});
   return batch.inputs.defined() ? batch : batch_tensors(task_, host_);
 }

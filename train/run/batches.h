@@ -19,20 +19,20 @@ struct BatchTensors {
 // Error: ErrorKind::usage for a token outside the task's vocabulary.
 BatchTensors batch_tensors(const Task& task, const Batch& batch);
 
-// The training batches of a run by number, with one prefetched: built on the host and copied to the
-// device while the device computes. Keeps references.
+// The training batches of a run by their examples, with one prefetched: built on the host and
+// copied to the device while the device computes. Keeps references.
 class TrainingBatches {
  public:
   TrainingBatches(const Task& task, const RunConfig& config) : task_(task), config_(config) {}
-  void prefetch(int64_t number);
-  BatchTensors take(int64_t number);
+  void prefetch(int64_t first_example, int64_t rows);
+  BatchTensors take(int64_t first_example, int64_t rows);
 
  private:
-  void load(int64_t number);
+  void load(int64_t first_example, int64_t rows);
 
   const Task& task_;
   const RunConfig& config_;
-  int64_t number_ = -1;  // of the batch below
+  int64_t first_ = -1, rows_ = 0;  // of the batch below
   Batch host_;
   BatchTensors device_;  // undefined until prefetched, and once taken
 };

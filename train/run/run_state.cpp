@@ -8,6 +8,7 @@
 #include "data/files.h"
 #include "data/hash.h"
 #include "data/json.h"
+#include "parallel/ranks.h"
 #include "tensor/backend.h"
 #include "tensor/context.h"
 #include "train/model_file.h"
@@ -34,18 +35,16 @@ std::string program_hash() {
   return hash;
 }
 
+}  // namespace
+
 Environment current_environment() {
   const BlasInfo blas = blas_info();
   const std::string isa = cpu_isa() + std::string(rounds_on_cpu() ? " with " : "") +
                           (rounds_on_cpu() ? bf16_isa() : "");
-  return {{"program", program_hash()},
-          {"blas", blas.version},
-          {"blas_kernel", blas.kernel},
-          {"isa", isa},
-          {"device", context().device.str()}};
+  return {{"program", program_hash()},        {"blas", blas.version},
+          {"blas_kernel", blas.kernel},       {"isa", isa},
+          {"device", context().device.str()}, {"ranks", std::to_string(ranks().size())}};
 }
-
-}  // namespace
 
 std::string run_state_json(const RunState& state, int64_t updates) {
   const GuardState& guard = state.guard;
@@ -92,7 +91,10 @@ SavedState read_run_state(const std::filesystem::path& file) {
   for (const auto& [name, current] : current_environment()) {
     const auto value = json["environment"].find(name);
     const bool known = value != json["environment"].end() && value->is_string();
-    saved.environment.emplace_back(name, known ? value->get<std::string>() : "unknown");
+    // Earlier versions had one rank and did not say so.
+    saved.environment.emplace_back(name, known             ? value->get<std::string>()
+                                         : name == "ranks" ? "1"
+                                                           : "unknown");
   }
   return saved;
 }

@@ -26,6 +26,7 @@ std::string run_state_json(const RunState& state, int64_t updates);
 // Properties on which the bits of a step depend besides settings and data (program, BLAS, device,
 // threads, ...), by name.
 using Environment = std::vector<std::pair<std::string, std::string>>;
+Environment current_environment();
 
 struct SavedState {
   RunState state;

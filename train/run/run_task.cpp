@@ -4,6 +4,7 @@
 
 #include "data/tasks/image_folder_task.h"
 #include "data/vocabulary.h"
+#include "parallel/ranks.h"
 #include "train/model_file.h"
 #include "train/run/checkpoint_files.h"
 #include "train/run/run_state.h"
@@ -60,10 +61,14 @@ TrainedText newest_text(const fs::path& run) {
 }  // namespace
 
 std::unique_ptr<Task> initial_task(const RunConfig& config, const fs::path& initial) {
-  const std::string path = find_model_file(initial).string();
-  const SafetensorsFile file = open_model_file(path);
-  const std::string vocabulary = text_vocabulary(file);
-  const RunConfig source = config_from_toml(metadata_value(file, path, "config"), path);
+  // Rank 0 has the run; others may be on hosts without it.
+  const std::string path =
+      ranks().from_main("the run", [&] { return find_model_file(initial).string(); });
+  const std::string vocabulary =
+      ranks().from_main("the run", [&] { return text_vocabulary(open_model_file(path)); });
+  const std::string settings = ranks().from_main(
+      "the run", [&] { return metadata_value(open_model_file(path), path, "config"); });
+  const RunConfig source = config_from_toml(settings, path);
   if (vocabulary.empty() || source.task != config.task) return own_task(config);
   try {
     return make_task(task_options(config, vocabulary));
@@ -75,7 +80,12 @@ std::unique_ptr<Task> initial_task(const RunConfig& config, const fs::path& init
 }
 
 std::unique_ptr<Task> resumed_task(const RunConfig& config, const fs::path& run) {
-  const auto [vocabulary, data] = newest_text(run);
+  TrainedText text;
+  const std::string vocabulary = ranks().from_main("the vocabulary", [&] {
+    text = newest_text(run);
+    return text.vocabulary;
+  });
+  const std::string data = ranks().broadcast(text.data, "the data");
   if (!vocabulary.empty()) {
     try {
       std::unique_ptr<Task> task = make_task(task_options(config, vocabulary));

@@ -96,7 +96,7 @@ std::string stop_signal() {
   }
 }
 
-double parse_duration(const std::string& text) {
+double parse_duration(const std::string& text, const char* setting) {
   if (text.empty()) return 0;
   double seconds = 0;
   const char *next = text.data(), *end = next + text.size();
@@ -111,7 +111,7 @@ double parse_duration(const std::string& text) {
     next = rest == end ? end : rest + 1;
   }
   if (!valid || seconds == 0)
-    fail(ErrorKind::usage, "`max_time` is '{}'; write it as 3h50m, 2d, 90s or a number of seconds",
+    fail(ErrorKind::usage, "{} is '{}'; write it as 3h50m, 2d, 90s or a number of seconds", setting,
          text);
   return seconds;
 }

@@ -14,11 +14,15 @@ inline constexpr int kExitStopped = 75;
 void watch_signals();
 // From here on a closed stdout or stderr pipe does not end the program.
 void ignore_closed_pipes();
-// The name of the signal that requested a stop; "" where none did.
+// The name of the signal that requested a stop, one of kStopSignals; "" where none did.
 std::string stop_signal();
+inline constexpr const char* kStopSignals[] = {"SIGINT", "SIGHUP", "SIGTERM", "SIGUSR1"};
+
+// Thrown where work ends early by a reason to stop, of this rank or of another.
+struct Interrupted {};
 
 // "3h50m", "2d", "90s" or a number of seconds -> seconds, above 0; 0 for "". Error:
-// ErrorKind::usage.
-double parse_duration(const std::string& text);
+// ErrorKind::usage, with the name of the setting.
+double parse_duration(const std::string& text, const char* setting = "`max_time`");
 
 }  // namespace linea

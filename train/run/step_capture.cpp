@@ -32,12 +32,13 @@ bool StepCapture::run(const std::function<void(StepExecutor&)>& step) {
   }
 }
 
-BatchTensors StepCapture::stage(const BatchTensors& batch) {
-  copy_to(batch.inputs, batch_.inputs);
-  copy_to(batch.targets, batch_.targets);
-  if (batch.second_inputs.defined()) copy_to(batch.second_inputs, batch_.second_inputs);
-  if (batch.valid.defined()) copy_to(batch.valid, batch_.valid);
-  return batch_;
+BatchTensors StepCapture::stage(int64_t i, const BatchTensors& batch) {
+  BatchTensors& own = batches_.at(static_cast<size_t>(i));
+  copy_to(batch.inputs, own.inputs);
+  copy_to(batch.targets, own.targets);
+  if (batch.second_inputs.defined()) copy_to(batch.second_inputs, own.second_inputs);
+  if (batch.valid.defined()) copy_to(batch.valid, own.valid);
+  return own;
 }
 
 void StepCapture::micro_batch(int64_t i, const std::function<void()>& work) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "nn/model.h"
 #include "tensor/backend.h"
@@ -17,15 +18,18 @@ namespace linea {
 class StepExecutor {
  public:
   virtual ~StepExecutor() = default;
-  // The batch at the addresses from which the part reads it.
-  virtual BatchTensors stage(const BatchTensors& batch) { return batch; }
+  // The batch of part i at the addresses from which the part reads it.
+  virtual BatchTensors stage(int64_t, const BatchTensors& batch) { return batch; }
   virtual void micro_batch(int64_t, const std::function<void()>& work) { work(); }
+  // Between the micro-batches and the update, never captured: what ranks add. False: they do not.
+  virtual bool exchanges() const { return true; }
   virtual void update(const std::function<void()>& work) { work(); }
 };
 
 // Computes gradients without the update.
 class GradientExecutor final : public StepExecutor {
  public:
+  bool exchanges() const override { return false; }
   void update(const std::function<void()>&) override {}
 };
 
@@ -41,17 +45,19 @@ class StepCapture final : public StepExecutor {
   // Kernels and copies of a captured step; 0 before the capture.
   size_t launches() const;
 
-  BatchTensors stage(const BatchTensors& batch) override;
+  BatchTensors stage(int64_t i, const BatchTensors& batch) override;
   void micro_batch(int64_t i, const std::function<void()>& work) override;
   void update(const std::function<void()>& work) override { micro_batch(micro_batches_, work); }
 
  private:
   StepCapture(std::unique_ptr<GraphRecorder> recorder, int64_t micro_batches)
-      : recorder_(std::move(recorder)), micro_batches_(micro_batches) {}
+      : recorder_(std::move(recorder)),
+        micro_batches_(micro_batches),
+        batches_(static_cast<size_t>(micro_batches)) {}
 
   std::unique_ptr<GraphRecorder> recorder_;
   int64_t micro_batches_;
-  BatchTensors batch_;  // where captured work reads each batch
+  std::vector<BatchTensors> batches_;  // where captured work reads each batch
 };
 
 }  // namespace linea

@@ -10,7 +10,7 @@
 namespace linea {
 namespace {
 
-// Tokens that Task::train_batch makes, of which the device has copies.
+// Tokens that Task::train_rows makes, of which the device has copies.
 size_t host_batch_bytes(const Task& task, int64_t rows) {
   if (context().device.kind != DeviceKind::cpu) return 0;  // a device has memory of its own
   const int64_t streams = task.shape().second_vocab_size > 0 ? 3 : 2;

@@ -11,14 +11,11 @@
 #include "train/run/nonfinite.h"
 #include "train/run/run_task.h"
 #include "train/run/signals.h"
-#include "train/run/step_memory.h"
 
 namespace linea {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr double kSaveSeconds = 600;  // between saves with --save-every 0
-
 }  // namespace
 
 void refuse_existing_run(const fs::path& folder) {
@@ -37,47 +34,76 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
       validates_first_(!initial.empty()),
       guard_(config.spike_guard) {
   ignore_closed_pipes();  // the reader of the progress may exit
-  check_settings(config_);
-  if (!resume) refuse_existing_run(folder_);
-  max_seconds_ = parse_duration(config_.max_time);
-  if (resume) lock_ = std::make_unique<RunLock>(folder_);
+  ranks_.agree("the settings", [&] {
+    check_settings(config_);
+    max_seconds_ = parse_duration(config_.max_time);
+    ranks_.set_timeout(parse_duration(config_.comm_timeout, "`comm_timeout`"));
+  });
+  refuse_other_settings(ranks_, config_);
+  ranks_.agree("the run's folder", [&] {
+    if (main_ && !resume) refuse_existing_run(folder_);
+    if (main_ && resume) lock_ = std::make_unique<RunLock>(folder_);
+  });
   build(resume, initial, check_memory);
   if (resume) restore();
   if (!initial.empty()) {
-    load_initial_weights(initial, *model_, task_->shape(), vocabulary_,
-                         [&](const std::string& line) { progress_.note(line); });
-    if (average_) average_->restart();
+    ranks_.agree("the weights of the other run", [&] {
+      if (main_)
+        load_initial_weights(initial, *model_, task_->shape(), vocabulary_,
+                             [&](const std::string& line) { progress_.note(line); });
+    });
+    if (average_ && main_) average_->restart();
   }
+  share_state(ranks_, *model_, *optimizer_, average_.get());
   first_step_ = step_;
-  open_folder(resume, json);
+  watch_signals();  // before a run can be seen, which may be stopped then
+  ranks_.agree("the run's folder", [&] {
+    if (main_) open_folder(resume, json);
+  });
+  stopped_early_ = decide("the early stop", [&] { return stopped_early_; });
 }
 
 void Trainer::build(bool resume, const std::string& initial, bool check_memory) {
-  use_machine(config_.threads, config_.device, config_.dtype);
+  // One rank a GPU: without a number, that of the rank on its host.
+  const bool own_device = config_.device == "cuda" && !ranks_.alone();
+  use_machine(config_.threads,
+              own_device ? fmt::format("cuda:{}", ranks_.host().local) : config_.device,
+              config_.dtype);
   config_.threads = context().threads;
   if (const std::string note = slow_bf16_note(); !note.empty()) progress_.note(note);
-  task_ = resume            ? resumed_task(config_, folder_)
-          : initial.empty() ? make_task(task_options(config_, ""))
-                            : initial_task(config_, initial);
+  if (resume || !initial.empty()) {
+    task_ = resume ? resumed_task(config_, folder_) : initial_task(config_, initial);
+  } else {
+    ranks_.agree("the data", [&] { task_ = make_task(task_options(config_, "")); });
+  }
   for (const std::string& note : task_->notes()) progress_.note(note);
   vocabulary_ = task_->serialized_vocabulary();
   fingerprint_ = task_->fingerprint();
+  refuse_other_data(ranks_, fingerprint_, vocabulary_);
   const bool images = task_->shape().side > 0;
   require(config_.judge_samples == 0 ||
               (task_->shape().answer_tokens == 0 && (images || !vocabulary_.empty())),
           "`judge_samples` needs images or text: the task {} has right answers", config_.task);
   require(config_.judge_samples != 1 || !images,
           "`judge_samples` is 1; two images at least can be compared");
-  if (check_memory) refuse_what_cannot_fit(config_, *task_);
-  model_ = make_model(model_config(config_, task_->shape()));
-  optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
-  if (config_.ema > 0) average_ = std::make_unique<WeightAverage>(*model_, config_.ema);
-  training_step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, *task_, config_);
+  ranks_.agree("the memory", [&] {
+    if (check_memory) check_fits();
+    model_ = make_model(model_config(config_, task_->shape()));
+    optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
+    if (config_.ema > 0) average_ = std::make_unique<WeightAverage>(*model_, config_.ema);
+    training_step_ =
+        std::make_unique<TrainingStep>(*model_, *optimizer_, *task_, config_, true, &ranks_);
+  });
+  same_weights_ = std::make_unique<SameWeights>(ranks_, *model_, *optimizer_);
   training_step_->average_in(average_.get());
-  training_step_->interrupt_by([this] { check_for_stop(); });
+  training_step_->note_by([this] { return notes(); });
+  training_step_->interrupt_by([this] {
+    agree_to_stop();
+    if (!stop_reason().empty()) throw Interrupted();
+  });
 }
 
-void Trainer::restore() {
+void Trainer::restore_from_folder() {
   if (list_checkpoints(folder_).empty())
     return progress_.note(folder_.string() + " has no checkpoint: the run starts over");
   const auto [state, before] = restore_checkpoint(
@@ -93,9 +119,8 @@ void Trainer::restore() {
 }
 
 // Creates the folder of a new run last, after everything that can be refused. The settings of a
-// resumed one are written once a step was made with them. A run that can be seen can be stopped.
+// resumed one are written once a step was made with them.
 void Trainer::open_folder(bool resume, bool json) {
-  watch_signals();
   if (!resume) {
     lock_ = std::make_unique<RunLock>(folder_);
     refuse_existing_run(folder_);
@@ -132,6 +157,7 @@ void Trainer::write_settings() {
 
 int Trainer::run() try {
   reset_memory_peak();
+  agree_to_stop();
   try {
     if (validates_first_ && validate(true)) try_to_save();  // the start may stay the best
     if (step_ > 0) catch_up();
@@ -149,9 +175,11 @@ int Trainer::run() try {
     return stop();
   }
   if (saved_step_ != step_) save();
-  metrics_->flush();
-  if (!metrics_->problem().empty()) fail(ErrorKind::write, "{}", metrics_->problem());
-  say_done();
+  on_main("the end of the record", [&] {
+    metrics_->flush();
+    if (!metrics_->problem().empty()) fail(ErrorKind::write, "{}", metrics_->problem());
+    say_done();
+  });
   report(RunStatus::finished);
   return 0;
 } catch (const Error&) {
@@ -184,6 +212,8 @@ void Trainer::say_done() {
 }
 
 void Trainer::step() {
+  constexpr int64_t kCompareEvery = 1000;
+  if (!ranks_.alone()) ranks_.set_place(fmt::format("step {}", step_ + 1));
   const double rate = learning_rate_at(step_, config_);
   model_->before_step(step_, schedule_end(config_));
   const bool captured = training_step_->captures();
@@ -195,39 +225,47 @@ void Trainer::step() {
                                training_step_->not_captured_reason()));
   if (result.updated) guard_.record_update(result.loss, result.gradient_norm);
   ++step_;
-  if (!settings_written_) record_settings();
+  read_notes();
+  if (step_ % kCompareEvery == 0) same_weights_->check(step_);
+  if (main_ && !settings_written_) record_settings();
   record_step(rate, result);
 }
 
 // Work that was due after the step of the resumed checkpoint and that the program may not have
 // reached.
 void Trainer::catch_up() {
-  prune_checkpoints(folder_, step_, retention());
-  if (is_due(config_.eval_every) && metrics_->validations().count(step_) == 0) validate(at_end());
+  if (main_) prune_checkpoints(folder_, step_, retention());
+  if (is_due(config_.eval_every) &&
+      decide("what is due", [&] { return metrics_->validations().count(step_) == 0; }))
+    validate(at_end());
   std::error_code error;
-  if (is_due(config_.sample_every) && !fs::exists(sample_base() + ".png", error) &&
-      !fs::exists(sample_base() + ".txt", error))
+  if (is_due(config_.sample_every) && decide("what is due", [&] {
+        return !fs::exists(sample_base() + ".png", error) &&
+               !fs::exists(sample_base() + ".txt", error);
+      }))
     write_samples();
-}
-
-bool Trainer::is_time_to_save() const {
-  return config_.save_every == 0 && watch_.seconds() - last_save_try_ >= kSaveSeconds;
 }
 
 // Bad weights, which only the next step would detect, must not replace a good checkpoint.
 void Trainer::save() {
   last_save_try_ = watch_.seconds();
-  const double loss = training_step_->forward_loss(step_ * config_.accumulate).item();
+  save_is_due_ = false;
+  double loss = training_step_->forward_loss(step_, 0).item();
+  for (const double other : ranks_.all_gather(loss, "the check before a save"))
+    if (!std::isfinite(other)) loss = other;
   if (!std::isfinite(loss))
     fail(ErrorKind::numeric, "after step {} the loss is {}: {}; it is not saved, {}", step_,
-         std::abs(loss), find_nonfinite(*model_, *training_step_, step_, config_.accumulate, loss),
+         std::abs(loss), find_nonfinite(*model_, *training_step_, ranks_, step_, loss),
          divergence_hint());
-  metrics_->flush();
-  save_checkpoint(folder_,
-                  {step_, loss_count_, loss_sum_, guard_.state(), fingerprint_,
-                   average_ ? average_->updates() : 0},
-                  config_, vocabulary_, *model_, *optimizer_, retention(),
-                  average_ ? &average_->model() : nullptr);
+  same_weights_->check(step_);
+  on_main("the save", [&] {
+    metrics_->flush();
+    save_checkpoint(folder_,
+                    {step_, loss_count_, loss_sum_, guard_.state(), fingerprint_,
+                     average_ ? average_->updates() : 0},
+                    config_, vocabulary_, *model_, *optimizer_, retention(),
+                    average_ ? &average_->model() : nullptr);
+  });
   saved_step_ = step_;
 }
 
@@ -256,18 +294,8 @@ bool Trainer::is_best(Weights weights) const {
   return best_step(metrics_->validations(weights), [](int64_t) { return true; }) == step_;
 }
 
-std::string Trainer::stop_reason() const {
-  const std::string signal = stop_signal();
-  if (!signal.empty()) return signal;
-  return max_seconds_ > 0 && watch_.seconds() >= max_seconds_ ? "--max-time " + config_.max_time
-                                                              : "";
-}
-
-void Trainer::check_for_stop() const {
-  if (!stop_reason().empty()) throw Interrupted();
-}
-
 int Trainer::stop() {
+  agree_to_stop();
   if (saved_step_ != step_) save();
   progress_.note(
       fmt::format("stopped after step {} and saved ({}); continue with: linea train --resume {}",

@@ -15,6 +15,7 @@
 #include "train/record/report.h"
 #include "train/run/checkpoint_files.h"
 #include "train/run/out_of_memory_hint.h"
+#include "train/run/rank_checks.h"
 #include "train/run/run_lock.h"
 #include "train/run/training_step.h"
 #include "train/run/update_guard.h"
@@ -28,6 +29,8 @@ void refuse_existing_run(const std::filesystem::path& folder);
 
 using SampleJudge = std::function<MetricValues(const Model&, const SamplingProgress&)>;
 
+// All ranks (parallel/ranks.h) make the same steps with one Trainer each. Rank 0 has the folder,
+// its lock and the record; it decides what depends on them or on its clock, for all.
 class Trainer {
  public:
   // Starts a run in `folder`, with the weights of the run `initial` if that is not empty, or
@@ -45,28 +48,38 @@ class Trainer {
   void judge_by(SampleJudge judge) { judge_ = std::move(judge); }
 
  private:
-  struct Interrupted {};  // a step, validation or sampling, by a reason to stop
-
   // trainer.cpp
   void build(bool resume, const std::string& initial, bool check_memory);
-  void restore();
+  void restore_from_folder();
   void open_folder(bool resume, bool json);
   void write_settings();
   void step();
   void catch_up();
   bool at_end() const { return step_ == config_.steps || stopped_early_; }
   bool is_due(int64_t every) const { return at_end() || (every > 0 && step_ % every == 0); }
-  bool is_time_to_save() const;
+  bool is_time_to_save() const { return ranks_.alone() ? is_due_by_clock() : save_is_due_; }
   void save();
   void try_to_save();
   RetentionRule retention() const;
   bool is_best(Weights weights) const;
-  std::string stop_reason() const;
-  void check_for_stop() const;
+  std::string stop_reason() const { return ranks_.alone() ? own_stop_reason() : stop_; }
   int stop();
   void say_done();
 
+  // trainer_ranks.cpp
+  void check_fits() const;
+  void restore();
+  bool is_due_by_clock() const;
+  std::string own_stop_reason() const;
+  void check_for_stop();
+  void agree_to_stop();
+  GradientSum::Notes notes() const;
+  void read_notes();
+  bool decide(const char* what, const std::function<bool()>& question);
+  void on_main(const char* what, const std::function<void()>& work);
+
   // trainer_record.cpp
+  std::pair<double, double> shares_of_waiting();
   double elapsed_seconds() const { return seconds_before_ + watch_.seconds(); }
   void record_settings();
   void record_step(double learning_rate, const StepResult& result);
@@ -80,6 +93,10 @@ class Trainer {
   void report_metrics_problem();
   std::string divergence_hint() const;
 
+  Ranks& ranks_ = ranks();
+  const bool main_ = ranks_.is_main();
+  std::string stop_;          // why all ranks stop; empty: they do not, or there is one
+  bool save_is_due_ = false;  // by rank 0's clock
   RunConfig config_;
   std::filesystem::path folder_;
   ProgressReporter& progress_;
@@ -90,8 +107,9 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightAverage> average_;  // null without --ema
   std::unique_ptr<TrainingStep> training_step_;
-  std::unique_ptr<Metrics> metrics_;
-  SampleJudge judge_;  // null: samples are not judged
+  std::unique_ptr<SameWeights> same_weights_;
+  std::unique_ptr<Metrics> metrics_;  // of rank 0
+  SampleJudge judge_;                 // null: samples are not judged
   Stopwatch watch_;
   double seconds_before_ = 0;    // of training before this program
   std::string setting_changes_;  // since the checkpoint that was resumed
@@ -105,7 +123,8 @@ class Trainer {
   UpdateGuard guard_;
   double max_seconds_ = 0, last_save_try_ = 0;  // seconds
   bool metrics_buffered_ = false, report_failed_ = false;
-  double next_report_ = 0;  // seconds
+  double next_report_ = 0;                      // seconds
+  double recorded_at_ = 0, waited_before_ = 0;  // seconds at the last record
   const MemoryBreakdown breakdown_{
       [this] { return training_memory(model_.get(), optimizer_.get(), average_.get()); }};
 };

@@ -58,7 +58,7 @@ void Trainer::record_step(double learning_rate, const StepResult& result) {
   const double steps = static_cast<double>(step_ - first_step_);
   const double tokens_per_s =
       steps * static_cast<double>(config_.batch * config_.accumulate * task_->length()) / elapsed;
-  const double peak = static_cast<double>(memory_use().peak);
+  double peak = static_cast<double>(memory_use().peak);
   if (progress_.due(last)) {
     const std::string left =
         step_ - first_step_ < kTimedAfter
@@ -73,6 +73,8 @@ void Trainer::record_step(double learning_rate, const StepResult& result) {
                     format_bytes(peak), format_duration(elapsed_seconds())));
   }
   if (!last && step_ % kRecordEvery != 0) return;
+  for (const double other : ranks_.all_gather(peak, "the memory in use"))
+    peak = std::max(peak, other);
   MetricValues record = {{"loss", loss},
                          {"bits", to_bits(loss)},
                          {"lr", learning_rate},
@@ -84,10 +86,33 @@ void Trainer::record_step(double learning_rate, const StepResult& result) {
     record.emplace_back("skipped", static_cast<double>(guard_.state().skipped));
   if (result.updated)
     for (const auto& [name, value] : model_->statistics()) record.emplace_back(name, value);
-  metrics_->record(step_, record);
-  report_metrics_problem();
+  if (!ranks_.alone()) {
+    const auto [mean, largest] = shares_of_waiting();
+    record.emplace_back("ranks", static_cast<double>(ranks_.size()));
+    record.emplace_back("wait_share", mean);
+    record.emplace_back("max_wait_share", largest);
+  }
+  if (main_) {
+    metrics_->record(step_, record);
+    report_metrics_problem();
+  }
   loss_sum_ = 0;
   loss_count_ = 0;
+}
+
+// The shares of the time since the last record that ranks waited for others: their mean, and the
+// largest.
+std::pair<double, double> Trainer::shares_of_waiting() {
+  const double now = watch_.seconds(), waited = ranks_.waited_seconds();
+  const double own = (waited - waited_before_) / std::max(1e-9, now - recorded_at_);
+  recorded_at_ = now;
+  waited_before_ = waited;
+  double sum = 0, largest = 0;
+  for (const double share : ranks_.all_gather(own, "the time of waiting")) {
+    sum += share;
+    largest = std::max(largest, share);
+  }
+  return {sum / ranks_.size(), largest};
 }
 
 // The run continues with the next batch; metrics.jsonl gets a line about the incident.
@@ -95,14 +120,14 @@ void Trainer::record_skip(const StepResult& result) {
   const bool finite = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
   const bool too_many = guard_.record_skip(finite);
   const std::string origin =
-      finite ? "a spike"
-             : find_nonfinite(*model_, *training_step_, step_, config_.accumulate, result.loss);
+      finite ? "a spike" : find_nonfinite(*model_, *training_step_, ranks_, step_, result.loss);
   MetricValues values = {{"loss", result.loss}};
   if (result.gradient_norm != 0) values.emplace_back("grad_norm", result.gradient_norm);
   values.emplace_back("seed", static_cast<double>(config_.seed));
   values.emplace_back("skipped", static_cast<double>(guard_.state().skipped));
-  metrics_->record(step_ + 1, values,
-                   {{"incident", finite ? "spike" : "not finite"}, {"first", origin}});
+  if (main_)
+    metrics_->record(step_ + 1, values,
+                     {{"incident", finite ? "spike" : "not finite"}, {"first", origin}});
   std::string what = fmt::format("the loss is {}", without_sign_of_nan(result.loss));
   if (std::isfinite(result.loss) && result.gradient_norm != 0)
     what += fmt::format(" and the gradient norm {}", without_sign_of_nan(result.gradient_norm));
@@ -133,16 +158,20 @@ bool Trainer::validate(bool last) {
   const bool text = is_text(task_->shape());
   const int64_t usual = std::min(rows, std::max<int64_t>(1, kValidationTokens / task_->length()));
   const auto score_of = [&](const Model& model, int64_t count) {
-    return evaluate(model, *task_, Split::val, config_.batch, count,
-                    [&](int64_t, int64_t) { check_for_stop(); });
+    return evaluate(
+        model, *task_, Split::val, config_.batch, count,
+        [&](int64_t, int64_t) { check_for_stop(); }, &ranks_);
   };
+  same_weights_->check(step_);
   const Score score = score_of(*model_, usual);
   MetricValues values;
   add_score("val_", score, text, values);
   std::string note = fmt::format("step {}: validation {}", step_, describe(score, text));
-  Validations all = metrics_->validations();
-  all[step_] = {score.loss, score.tokens};
-  stopped_early_ = stops_early(all, config_.early_stop);
+  stopped_early_ = decide("the early stop", [&] {
+    Validations all = metrics_->validations();
+    all[step_] = {score.loss, score.tokens};
+    return stops_early(all, config_.early_stop);
+  });
   if ((last || stopped_early_) && rows * task_->length() <= kMaxValidationTokens) {
     const Score whole = usual == rows ? score : score_of(*model_, rows);
     add_score("whole_val_", whole, text, values);
@@ -155,10 +184,11 @@ bool Trainer::validate(bool last) {
     note += fmt::format("; loss of the averaged weights {:.4f}", values.back().second);
   }
   values.emplace_back("elapsed_s", elapsed_seconds());
-  metrics_->record(step_, values);
+  if (main_) metrics_->record(step_, values);
   progress_.note(note);
   next_report_ = 0;  // now: the page shows this validation
-  return is_best(Weights::last) || (average_ && is_best(Weights::average));
+  return decide("the best step",
+                [&] { return is_best(Weights::last) || (average_ && is_best(Weights::average)); });
 }
 
 // Without the extension.
@@ -166,23 +196,27 @@ std::string Trainer::sample_base() const {
   return (folder_ / "samples" / fmt::format("step-{:08}", step_)).string();
 }
 
+// All ranks sample images; rank 0 samples text and judges.
 void Trainer::write_samples() try {
+  if (task_->shape().answer_tokens > 0) return;
   const SamplingOptions options{1.0, false, static_cast<uint64_t>(config_.seed)};
   const std::string base = sample_base();
-  if (task_->shape().answer_tokens > 0) return;
-  if (task_->shape().side > 0) {
-    progress_.show_preview(sample_images(*model_, task_->shape(), options, {16, -1}, base + ".png",
-                                         progress_.preview_width(), sampling_progress()));
-  } else if (!vocabulary_.empty()) {
-    std::string text;
-    sample_text(*model_, vocabulary_, options, {}, [&](const std::string& sampled) {
-      check_for_stop();
-      text += sampled;
-    });
-    write_file_atomically(base + ".txt", text + "\n");
-  }
-  metrics_->record_sample(step_, base);
-  if (judge_) judge_samples();
+  if (task_->shape().side > 0)
+    progress_.show_preview(sample_images(*model_, task_->shape(), options, {16, -1, {}, &ranks_},
+                                         base + ".png", progress_.preview_width(),
+                                         sampling_progress()));
+  on_main("the samples", [&] {
+    if (!vocabulary_.empty() && task_->shape().side == 0) {
+      std::string text;
+      sample_text(*model_, vocabulary_, options, {}, [&](const std::string& sampled) {
+        check_for_stop();
+        text += sampled;
+      });
+      write_file_atomically(base + ".txt", text + "\n");
+    }
+    metrics_->record_sample(step_, base);
+    if (judge_) judge_samples();
+  });
 } catch (const Error& error) {
   if (error.kind() != ErrorKind::write) throw;
   progress_.note(fmt::format("no sample of step {}: {}{}", step_, error.what(),
@@ -210,6 +244,7 @@ void Trainer::judge_samples() {
 // Writes report.html after each validation and every ten seconds, less often if reading the record
 // is slow. A page that cannot be written does not stop the run.
 void Trainer::report(RunStatus status) try {
+  if (!main_) return;
   const double start = watch_.seconds();
   if (status == RunStatus::running && (start < next_report_ || at_end())) return;
   write_report(folder_, config_, task_->shape(), step_, status);

@@ -194,7 +194,8 @@ TEST_F(Cifar10Test, FlipsTrainingImagesAtRandom) {
   std::map<bool, int> seen;
   std::map<std::vector<int32_t>, int> variants;
   for (uint64_t step = 0; step < 42; ++step) {
-    const Batch batch = plain->train_batch(3, step, 2), other = flipping->train_batch(3, step, 2);
+    const Batch batch = plain->train_rows(3, step * 2, 2),
+                other = flipping->train_rows(3, step * 2, 2);
     for (int64_t row = 0; row < 2; ++row) {
       std::vector<int32_t> mirror;
       const auto begin = batch.targets.begin() + row * 3072,
@@ -211,7 +212,7 @@ TEST_F(Cifar10Test, FlipsTrainingImagesAtRandom) {
   }
   EXPECT_NEAR(seen[true], 42, 20);  // 4 standard deviations
   EXPECT_GT(variants.size(), 21u);  // an image is mirrored in some epochs and not in others
-  EXPECT_EQ(flipping->train_batch(3, 5, 2).targets, flipping->train_batch(3, 5, 2).targets);
+  EXPECT_EQ(flipping->train_rows(3, 10, 2).targets, flipping->train_rows(3, 10, 2).targets);
   EXPECT_EQ(flipping->eval_batch(Split::train, 0, 21).targets,
             plain->eval_batch(Split::train, 0, 21).targets);
   EXPECT_EQ(flipping->eval_batch(Split::val, 0, 2).targets,

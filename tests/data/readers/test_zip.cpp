@@ -148,7 +148,7 @@ TEST_F(ZipTest, TextsAreReadFromArchives) {
   options.settings["data"] = put("text8", "the quick brown fox");
   const auto plain = make_task(options);
   EXPECT_EQ(packed->serialized_vocabulary(), plain->serialized_vocabulary());
-  EXPECT_EQ(packed->train_batch(1, 2, 3).inputs, plain->train_batch(1, 2, 3).inputs);
+  EXPECT_EQ(packed->train_rows(1, 6, 3).inputs, plain->train_rows(1, 6, 3).inputs);
   options.settings["data"] = put("no.zip", "the quick brown fox");
   expect_error(ErrorKind::input, {path("no.zip"), "not a valid zip archive"},
                [&] { make_task(options); });

@@ -62,7 +62,7 @@ TEST(Listops, TargetsAreTheValuesOfTheExpressions) {
   std::set<int32_t> answers, used;
   int64_t shortest = 1000, longest = 0;
   for (const Batch& batch :
-       {task->train_batch(5, 7, 300), task->eval_batch(Split::val, 100, 300)}) {
+       {task->train_rows(5, 2100, 300), task->eval_batch(Split::val, 100, 300)}) {
     ASSERT_EQ(batch.lengths.size(), 300u);
     for (int64_t row = 0; row < 300; ++row) {
       const auto first = batch.inputs.begin() + row * batch.length;
@@ -99,7 +99,7 @@ TEST(Listops, IsAFunctionOfSeedSplitAndNumber) {
   TaskOptions other = small_listops();
   other.seed = 1;
   EXPECT_NE(make_task(other)->eval_batch(Split::test, 0, 8).inputs, many.inputs);
-  EXPECT_NE(task->train_batch(1, 0, 4).inputs, task->train_batch(2, 0, 4).inputs);
+  EXPECT_NE(task->train_rows(1, 0, 4).inputs, task->train_rows(2, 0, 4).inputs);
 }
 
 TEST(Listops, SplitsAreDisjoint) {

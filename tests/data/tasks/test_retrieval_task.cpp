@@ -51,7 +51,7 @@ std::vector<Row> rows_in(const Batch& batch) {
 
 // Rows of training and of an evaluation, which are filled through different streams.
 std::vector<Row> rows_in(const Task& task) {
-  std::vector<Row> rows = rows_in(task.train_batch(3, 5, 500));
+  std::vector<Row> rows = rows_in(task.train_rows(3, 2500, 500));
   for (const Row& row : rows_in(task.eval_batch(Split::val, 0, 1000))) rows.push_back(row);
   return rows;
 }
@@ -83,13 +83,13 @@ TEST(Retrieval, ShapesCountKeysValuesAndTheQuestion) {
   TaskOptions copy;
   copy.name = "copy";
   EXPECT_EQ(task_shape(copy).second_vocab_size, 0);
-  EXPECT_TRUE(make_task(copy)->train_batch(0, 0, 1).second_inputs.empty());
+  EXPECT_TRUE(make_task(copy)->train_rows(0, 0, 1).second_inputs.empty());
 }
 
 TEST(Retrieval, OnlyTheQuestionIsScored) {
   for (const bool repeat : {false, true}) {
     const auto task = make_task(retrieval(5, repeat));
-    for (const Batch& batch : {task->train_batch(1, 2, 4), task->eval_batch(Split::test, 7, 4)}) {
+    for (const Batch& batch : {task->train_rows(1, 8, 4), task->eval_batch(Split::test, 7, 4)}) {
       ASSERT_EQ(batch.rows, 4);
       ASSERT_EQ(batch.length, task->length());
       const auto tokens = static_cast<size_t>(batch.rows * batch.length);
@@ -120,7 +120,7 @@ TEST(Retrieval, CapacityWritesEveryKeyAndEveryValueOnce) {
 TEST(Retrieval, CapacitySequencesAreAllEquallyLikely) {
   const auto task = make_task(retrieval(3));
   std::map<Row, int> count;
-  for (const Row& row : rows_in(task->train_batch(0, 0, 108 * 400))) ++count[row];
+  for (const Row& row : rows_in(task->train_rows(0, 0, 108 * 400))) ++count[row];
   EXPECT_EQ(count.size(), 108u);
   for (const auto& [row, times] : count) EXPECT_NEAR(times, 400, 100);  // 5 standard deviations
 }
@@ -129,7 +129,7 @@ TEST(Retrieval, CapacitySequencesAreAllEquallyLikely) {
 TEST(Retrieval, EditDrawsEveryWriteOnItsOwn) {
   const auto task = make_task(retrieval(2, true));
   std::map<Row, int> count;
-  for (const Row& row : rows_in(task->train_batch(0, 0, 1024 * 100))) ++count[row];
+  for (const Row& row : rows_in(task->train_rows(0, 0, 1024 * 100))) ++count[row];
   EXPECT_EQ(count.size(), 16u * 16u * 2u - 2u * 16u);  // of one key alone no other can be asked
   for (const auto& [row, times] : count) {
     const auto writes = std::count(row.keys.begin(), row.keys.end(), row.query);
@@ -181,7 +181,7 @@ TEST(Retrieval, EveryKeyIsAskedForAndEveryValueAnswered) {
 TEST(Retrieval, BatchesAreFunctionsOfSeedAndStep) {
   for (const bool repeat : {false, true}) {
     const auto task = make_task(retrieval(10, repeat)), again = make_task(retrieval(10, repeat));
-    const Batch batch = task->train_batch(4, 9, 8), same = again->train_batch(4, 9, 8);
+    const Batch batch = task->train_rows(4, 72, 8), same = again->train_rows(4, 72, 8);
     EXPECT_EQ(batch.inputs, same.inputs);
     EXPECT_EQ(batch.second_inputs, same.second_inputs);
     EXPECT_EQ(batch.targets, same.targets);
@@ -205,7 +205,7 @@ TEST(Retrieval, RowsStepsSeedsAndSplitsDiffer) {
     // Training and evaluation with the same seed, and with rows and steps of the same number.
     std::vector<Batch> batches;
     for (const uint64_t seed : {0, 1})
-      for (const uint64_t step : {0, 1, 2}) batches.push_back(task->train_batch(seed, step, 3));
+      for (const uint64_t step : {0, 1, 2}) batches.push_back(task->train_rows(seed, step * 3, 3));
     for (const Split split : {Split::train, Split::val, Split::test}) {
       batches.push_back(task->eval_batch(split, 0, 3));
       batches.push_back(other->eval_batch(split, 0, 3));
@@ -231,7 +231,7 @@ TEST(Retrieval, ASplitHasAFixedNumberOfRows) {
   for (const auto& [first, rows] : {std::pair{-1, 1}, {0, 0}, {1000, 1}, {990, 11}})
     expect_error(ErrorKind::usage, {"val split", "1000 rows"},
                  [&, first = first, rows = rows] { task->eval_batch(Split::val, first, rows); });
-  expect_error(ErrorKind::usage, {"0 rows"}, [&] { task->train_batch(0, 0, 0); });
+  expect_error(ErrorKind::usage, {"0 rows"}, [&] { task->train_rows(0, 0, 0); });
 }
 
 TEST(Retrieval, ImpossibleOptionsAreRefused) {
@@ -254,7 +254,7 @@ TEST(Retrieval, ImpossibleOptionsAreRefused) {
 }
 
 TEST(Retrieval, OneAssociationHasOneAnswer) {
-  EXPECT_EQ(make_task(retrieval(1))->train_batch(0, 0, 1).targets, (Tokens{kNotScored, 0}));
+  EXPECT_EQ(make_task(retrieval(1))->train_rows(0, 0, 1).targets, (Tokens{kNotScored, 0}));
 }
 
 TEST(Retrieval, OtherTasksRefuseItsOptions) {

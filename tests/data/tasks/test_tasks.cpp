@@ -43,7 +43,7 @@ TEST(Tasks, EvalRowsOutsideOfTheSplitAreRefused) {
   for (const auto& [first, rows] : {std::pair{-1, 1}, {0, 0}, {1000, 1}, {990, 11}})
     expect_error(ErrorKind::usage, {"val split", "1000 rows"},
                  [&, first = first, rows = rows] { task->eval_batch(Split::val, first, rows); });
-  expect_error(ErrorKind::usage, {"0 rows"}, [&] { task->train_batch(0, 0, 0); });
+  expect_error(ErrorKind::usage, {"0 rows"}, [&] { task->train_rows(0, 0, 0); });
 }
 
 TEST(Digits, DependOnSeedAndIndexOnly) {
@@ -177,8 +177,8 @@ TEST(Images, ClassDropoutReplacesSomeClasses) {
   EXPECT_EQ(dropped->input_vocab_size(), 19);
   int64_t dropped_count = 0, rows = 0;
   for (uint64_t step = 0; step < 50; ++step) {
-    const Batch expected = with->train_batch(3, step, 20),
-                found = dropped->train_batch(3, step, 20);
+    const Batch expected = with->train_rows(3, step * 20, 20),
+                found = dropped->train_rows(3, step * 20, 20);
     EXPECT_EQ(found.targets, expected.targets);
     for (size_t i = 0; i < found.inputs.size(); ++i) {
       if (i % 196 == 0) ++rows;
@@ -189,7 +189,7 @@ TEST(Images, ClassDropoutReplacesSomeClasses) {
     }
   }
   EXPECT_NEAR(static_cast<double>(dropped_count), 0.25 * static_cast<double>(rows), 70);  // 5 sigma
-  const Batch wide = dropped->train_batch(3, 0, 40), narrow = dropped->train_batch(3, 1, 20);
+  const Batch wide = dropped->train_rows(3, 0, 40), narrow = dropped->train_rows(3, 20, 20);
   EXPECT_EQ(row_of(wide.inputs, wide, 25), row_of(narrow.inputs, narrow, 5));
   EXPECT_EQ(dropped->eval_batch(Split::val, 0, 20).inputs,
             with->eval_batch(Split::val, 0, 20).inputs);
@@ -207,7 +207,7 @@ TEST(Images, OneEpochVisitsEveryImageOnce) {
   const auto order = [&](uint64_t seed, uint64_t first_example) {
     std::vector<int64_t> images;
     for (uint64_t step = first_example / 20; step < first_example / 20 + 5; ++step) {
-      const Batch batch = task->train_batch(seed, step, 20);
+      const Batch batch = task->train_rows(seed, step * 20, 20);
       for (int64_t row = 0; row < 20; ++row)
         images.push_back(index.at(row_of(batch.targets, batch, row)));
     }
@@ -220,7 +220,7 @@ TEST(Images, OneEpochVisitsEveryImageOnce) {
   std::sort(epoch.begin(), epoch.end());
   for (size_t i = 0; i < 100; ++i) EXPECT_EQ(epoch[i], static_cast<int64_t>(i));
   // The order of the examples does not depend on how they are cut into batches.
-  const Batch wide = task->train_batch(7, 0, 40), narrow = task->train_batch(7, 1, 20);
+  const Batch wide = task->train_rows(7, 0, 40), narrow = task->train_rows(7, 20, 20);
   EXPECT_EQ(row_of(wide.inputs, wide, 20), row_of(narrow.inputs, narrow, 0));
 }
 
@@ -269,7 +269,7 @@ TEST(Images, ClassesArePredictedAfterTheLastToken) {
   EXPECT_EQ(classes->shape().classes, 0);
   for (const bool trains : {true, false}) {
     const auto batch_of = [&](const Task& task) {
-      return trains ? task.train_batch(3, 1, 20) : task.eval_batch(Split::test, 40, 20);
+      return trains ? task.train_rows(3, 20, 20) : task.eval_batch(Split::test, 40, 20);
     };
     const Batch known = batch_of(*pixels), asked = batch_of(*classes);
     EXPECT_TRUE(asked.lengths.empty());
@@ -309,7 +309,7 @@ TEST(Copy, RepeatsTheInput) {
   EXPECT_EQ(task->vocab_size(), 11);
   EXPECT_EQ(task->input_vocab_size(), 11);
   constexpr int64_t kString = 5;
-  for (const Batch& batch : {task->train_batch(1, 0, 6), task->eval_batch(Split::val, 0, 6)})
+  for (const Batch& batch : {task->train_rows(1, 0, 6), task->eval_batch(Split::val, 0, 6)})
     for (int64_t row = 0; row < 6; ++row) {
       const auto inputs = row_of(batch.inputs, batch, row),
                  targets = row_of(batch.targets, batch, row);
@@ -328,13 +328,13 @@ TEST(Copy, RowsStepsSeedsAndSplitsDiffer) {
   const auto task = make_task(named("copy"));
   EXPECT_EQ(task->length(), 128);
   const auto first_row = [](const Batch& batch) { return row_of(batch.inputs, batch, 0); };
-  const Batch batch = task->train_batch(0, 0, 2);
-  EXPECT_EQ(task->train_batch(0, 0, 2).inputs, batch.inputs);
+  const Batch batch = task->train_rows(0, 0, 2);
+  EXPECT_EQ(task->train_rows(0, 0, 2).inputs, batch.inputs);
   EXPECT_NE(row_of(batch.inputs, batch, 1), first_row(batch));
   std::map<std::vector<int32_t>, int> seen;
   ++seen[first_row(batch)];
-  ++seen[first_row(task->train_batch(0, 1, 2))];
-  ++seen[first_row(task->train_batch(1, 0, 2))];
+  ++seen[first_row(task->train_rows(0, 2, 2))];
+  ++seen[first_row(task->train_rows(1, 0, 2))];
   for (const Split split : {Split::train, Split::val, Split::test})
     for (int64_t row = 0; row < 2; ++row) ++seen[first_row(task->eval_batch(split, row, 1))];
   EXPECT_EQ(seen.size(), 9u);
@@ -344,16 +344,16 @@ TEST(Copy, RowsStepsSeedsAndSplitsDiffer) {
   for (const int count : of_token) EXPECT_NEAR(count, 6300, 400);  // 5 standard deviations
 }
 
-// Earlier versions had ten tokens and no setting for them: their sequences stay.
+// As in earlier versions, which had no setting for them; and an example has a stream of its own.
 TEST(Copy, TenTokensAreTheDefault) {
   TaskOptions options = named("copy");
   options.settings["length"] = 12;
-  const Batch batch = make_task(options)->train_batch(1, 3, 2);
+  const Batch batch = make_task(options)->train_rows(1, 6, 2);
   options.settings["copy_tokens"] = 10;
-  EXPECT_EQ(make_task(options)->train_batch(1, 3, 2).inputs, batch.inputs);
-  const RandomStream stream{1, Purpose::task, 0, 3};
+  EXPECT_EQ(make_task(options)->train_rows(1, 6, 2).inputs, batch.inputs);
+  const RandomStream stream{1, Purpose::task, 0, 7};
   for (uint64_t i = 1; i <= 5; ++i)
-    EXPECT_EQ(batch.inputs[12 + i], static_cast<int32_t>(random_below(stream, 12 + i, 10)));
+    EXPECT_EQ(batch.inputs[12 + i], static_cast<int32_t>(random_below(stream, i, 10)));
 }
 
 TEST(Copy, HasAsManyTokensAsAskedFor) {

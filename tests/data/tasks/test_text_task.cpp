@@ -76,7 +76,7 @@ TEST_F(TextTaskTest, OneEpochVisitsEveryWindowOnceAndStaysInTrain) {
                 tokens.begin() + static_cast<long>(start) + 17}];
   constexpr int64_t kRows = 2;  // 886 = 443 * 2 windows
   for (uint64_t step = 0; step < 443; ++step) {
-    const Batch batch = task->train_batch(5, step, kRows);
+    const Batch batch = task->train_rows(5, step * kRows, kRows);
     for (int64_t row = 0; row < kRows; ++row) {
       const auto input = batch.inputs.begin() + row * 16;
       const auto target = batch.targets.begin() + row * 16;
@@ -91,9 +91,9 @@ TEST_F(TextTaskTest, OneEpochVisitsEveryWindowOnceAndStaysInTrain) {
 
 TEST_F(TextTaskTest, BatchesDependOnSeedAndStepOnly) {
   const auto task = make_task(options(sample_text(), 16));
-  EXPECT_EQ(task->train_batch(1, 3, 4).inputs, task->train_batch(1, 3, 4).inputs);
-  EXPECT_NE(task->train_batch(1, 3, 4).inputs, task->train_batch(2, 3, 4).inputs);
-  EXPECT_NE(task->train_batch(1, 3, 4).inputs, task->train_batch(1, 4, 4).inputs);
+  EXPECT_EQ(task->train_rows(1, 12, 4).inputs, task->train_rows(1, 12, 4).inputs);
+  EXPECT_NE(task->train_rows(1, 12, 4).inputs, task->train_rows(2, 12, 4).inputs);
+  EXPECT_NE(task->train_rows(1, 12, 4).inputs, task->train_rows(1, 16, 4).inputs);
 }
 
 TEST_F(TextTaskTest, ShapeComesFromTheVocabularyAlone) {

@@ -89,7 +89,7 @@ TEST(TrainingStep, IsTheMeanOfItsMicroBatches) {
       for (const uint64_t number : {10u, 11u}) {
         context().step->seed = 1;
         context().step->step = number;
-        const Batch batch = definition.task->train_batch(1, number, 3);
+        const Batch batch = definition.task->train_rows(1, number * 3, 3);
         const BatchTensors tokens = batch_tensors(*definition.task, batch);
         Var added;
         const Var outputs = definition.model.forward(tokens.inputs, true, &added);

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Runs linea by mpirun, with 1 to 4 ranks on whatever cores there are: the same losses, the same bits for the same number,
+# resumed with another one, and every way for a rank to fail.
+#
+#     tests/ranks/test_ranks.sh LINEA MPIRUN PART
+set -uo pipefail
+linea=$(realpath "$1") mpirun=$2 part=$3
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+export GOMP_SPINCOUNT=1000 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+wrong() { echo "$*"; tail -n 15 err 2>/dev/null; exit 1; }
+# Shared memory alone: no rank opens a socket.
+launch() { timeout 120 "$mpirun" --oversubscribe --bind-to none --mca btl "${btl:-self,vader}" "$@"; }
+# N WORDS...: linea on N ranks; the exit code is in $code, what it says in out and err.
+on() {
+  local ranks=$1
+  shift
+  launch -n "$ranks" "$linea" "$@" >out 2>err
+  code=$?
+}
+# CODE PATTERN WORDS...: what is launched fails so, and says so.
+refuses() {
+  local expected=$1 pattern=$2
+  shift 2
+  launch "$@" >out 2>err
+  code=$?
+  [ $code = "$expected" ] && [ "$(grep -c '^linea: ' err)" = 1 ] && grep -qE "^linea: $pattern" err ||
+    wrong "$*: code $code, not $expected, or not '$pattern'"
+}
+good() { on "$@"; [ $code = 0 ] || wrong "linea on $*: code $code"; }
+# CODE PATTERN N WORDS...: linea on N ranks.
+fails() { refuses "$1" ".*$2" -n "$3" "$linea" "${@:4}"; }
+train="train --task digits --size 12 --levels 4 --examples 200 --layers 2 --heads 2 --dim 16 --ffn 32 --batch 5 --threads 1"
+# Losses of the run $1 are those of $2, within the share $3, where both have one.
+alike() {
+  python3 - "$@" <<'END' || wrong "the losses of $1 are not those of $2"
+import json, sys
+def losses(run):
+    lines = [json.loads(line) for line in open(run + "/metrics.jsonl")]
+    return {(key, line["step"]): line[key] for line in lines for key in ("loss", "val_loss") if key in line}
+one, other, share = losses(sys.argv[1]), losses(sys.argv[2]), float(sys.argv[3])
+both = one.keys() & other.keys()
+assert both, (one, other)
+for key in both:
+    assert abs(one[key] / other[key] - 1) <= share, (key, one[key], other[key])
+END
+}
+same() { diff -r "$1/checkpoints" "$2/checkpoints" >err || wrong "$1 and $2 differ"; }
+
+case $part in
+losses)
+  "$linea" $train --steps 20 --dropout 0.1 --out alone >out 2>err || wrong "alone"
+  for ranks in 1 2 3 4; do
+    good $ranks $train --steps 20 --dropout 0.1 --out of$ranks
+    alike of$ranks alone 1e-4
+  done
+  same of1 alone
+  good 3 $train --steps 20 --dropout 0.1 --out again
+  same again of3
+  LINEA_OVERLAP=0 LINEA_CHECK_EXCHANGES=1 good 3 $train --steps 20 --dropout 0.1 --out later
+  same later of3
+  btl=self,tcp good 3 $train --steps 20 --dropout 0.1 --out tcp
+  same tcp of3
+  "$linea" eval alone --json >one 2>err || wrong "eval"
+  cp alone/checkpoints/*/model.safetensors .
+  good 2 eval model.safetensors --json
+  python3 -c 'import json; a, b = json.load(open("one")), json.load(open("out"))
+assert a["tokens"] == b["tokens"] and abs(a["loss"] / b["loss"] - 1) < 1e-6, (a, b)' || wrong "eval differs"
+  [ "$(wc -l <out)" = 1 ] || wrong "not one line of JSON"
+  "$linea" sample model.safetensors --count 5 --out alone.png >out 2>err || wrong "sample"
+  good 3 sample model.safetensors --count 5 --out of3.png
+  cmp alone.png of3.png || wrong "samples differ"
+  good 2 bench train --preset digits-demo --batch 4 --steps 2 --warmup 1 --json
+  grep -q '"ranks":2,"wait_share":' out || wrong "bench train does not measure two ranks"
+  # An unequal split of accumulated batches; what vq learns without gradients; a resumed run has other ranks.
+  more="$train --accumulate 2 --attention vq --codes 4 --save-every 10 --decay-steps 20"
+  "$linea" $more --steps 20 --out vq >out 2>err || wrong "vq"
+  good 3 $more --steps 10 --out vq3
+  good 2 train --resume vq3 --steps 20
+  grep -qF "ranks was 3, is 2" err || wrong "no note of other ranks"
+  alike vq3 vq 1e-4
+  ;;
+resume)
+  "$linea" $train --steps 30 --decay-steps 30 --save-every 10 --sample-every 10 --eval-every 10 --out alone >out 2>err || wrong "alone"
+  good 2 $train --steps 10 --decay-steps 30 --save-every 10 --sample-every 10 --eval-every 10 --out run
+  good 3 train --resume run --steps 20
+  "$linea" train --resume run --steps 30 >out 2>err || wrong "resumed alone"
+  alike run alone 1e-3
+  # A signal to one rank stops all after the same step.
+  "$mpirun" --oversubscribe --bind-to none --mca btl self,vader -n 2 "$linea" $train --steps 100000 --out stopped >out 2>err &
+  for _ in $(seq 200); do [ -s stopped/metrics.jsonl ] && break; sleep 0.1; done
+  kill -USR1 $!
+  wait $!
+  code=$?
+  [ $code = 75 ] || wrong "stopped: code $code"
+  [ "$(grep -c 'and saved (SIGUSR1)' err)" = 1 ] || wrong "no note of the stop"
+  ls stopped/checkpoints/*/model.safetensors >out || wrong "not saved"
+  ;;
+failures)
+  fails 2 "there is no option '--stepz'" 2 train --stepz 3
+  fails 2 "linea presets is the work of one process" 2 presets
+  fails 2 "linea bench attention is the work of one process" 2 bench attention
+  fails 2 "6 ranks share the 5 sequences of a step" 6 $train --steps 2 --out none
+  [ ! -e none ] || wrong "a refused run has a folder"
+  fails 3 "no.txt" 2 train --task text --data no.txt --out none
+  good 2 $train --steps 1 --out there
+  fails 2 "already holds a run" 2 $train --steps 1 --out there
+  short="$train --steps 5 --out none"
+  refuses 2 "rank 1 on .*: lr is 0.002, rank 0: 0.001" -n 1 "$linea" $short : -n 1 "$linea" $short --lr 0.002
+  printf 'abcdefghij%.0s' $(seq 100) >a.txt
+  printf 'abcdefghji%.0s' $(seq 100) >b.txt
+  text="train --task text --length 16 --layers 1 --heads 2 --dim 16 --ffn 32 --batch 2 --threads 1 --steps 5 --out none"
+  refuses 3 "rank 1 on .*: its data are others" -n 1 "$linea" $text --data a.txt : -n 1 "$linea" $text --data b.txt
+  cp "$linea" other && printf x >>other
+  # A program without the module of MPI next to it is one that was built without MPI.
+  refuses 2 "Open MPI's mpirun started 2 of this program, which was built without MPI" -n 2 ./other $short
+  cp "$(dirname "$linea")/linea-mpi.so" .
+  refuses 2 "rank 1 on .*: another program" -n 1 "$linea" $short : -n 1 ./other $short
+  # Memory of one rank: refused on all before the run, and in a step the end of all.
+  big="${train/--batch 5/--batch 4800} --steps 3 --out none"
+  little() { refuses 5 "$1" -n 1 "$linea" $2 : -n 1 bash -c "ulimit -v $3; exec \"$linea\" $2"; }
+  little "rank 1 on .*" "$big" 1000000
+  [ ! -e none ] || wrong "a refused run has a folder"
+  little "rank 1 on .*: out of memory" "$big --no-memory-check" 1000000
+  # A rank that is killed ends all, and the run continues from its last save; one that is stopped is named.
+  for signal in KILL STOP; do
+    "$mpirun" --oversubscribe --bind-to none --mca btl self,vader -n 2 "$linea" $train --steps 100000 \
+      --save-every 20 --comm-timeout 3s --out lost$signal >out 2>err &
+    launcher=$!
+    for _ in $(seq 300); do ls lost$signal/checkpoints/*/model.safetensors >/dev/null 2>&1 && break; sleep 0.1; done
+    rank=$(pgrep -P $launcher | tail -n 1)
+    kill -$signal "$rank"
+    for _ in $(seq 200); do kill -0 $launcher 2>/dev/null || break; sleep 0.1; done
+    kill -0 $launcher 2>/dev/null && wrong "$signal: still runs"
+    wait $launcher
+    code=$?
+    [ $signal = KILL ] && [ $code = 0 ] && wrong "a killed rank: code 0"
+    if [ $signal = STOP ]; then
+      [ $code = 7 ] || wrong "a stopped rank: code $code"
+      grep -qE "rank 1 on .* has not answered for 3 s" err || wrong "the rank is not named"
+    fi
+    step=$(ls lost$signal/checkpoints | grep -oE '[0-9]+' | tail -n 1)
+    good 3 train --resume lost$signal --steps $((10#$step + 5))
+  done
+  ;;
+esac
