@@ -46,7 +46,7 @@ Figure w6(const Record& record) {
   std::vector<BenchRow> rows = bench_rows(record, 1, 8);
   std::erase_if(rows, [](const BenchRow& row) { return row.attention != "linear"; });
   std::string table = table_head({"positions N", "way", "MiB beyond inputs and results"});
-  const double low = 0.1, high = 1000, scale = 190 / std::log10(high / low);
+  const double low = 0.1, high = 1000, scale = 170 / std::log10(high / low);
   Svg svg(400, 40 + 26 * double(rows.size()) + 14 * double(rows.size() / 4));
   double y = 8;
   const std::map<std::string, std::string> ways = {{"naive", "every state saved"},
@@ -66,8 +66,8 @@ Figure w6(const Record& record) {
     }
     svg.text(4, y + 13, ways.at(row.way), "m");
     const double width = std::max(1.0, scale * std::log10(value / low));
-    svg.box(138, y + 2, width, 14, row.way == "recomputed" ? "a" : "b");
-    svg.text(144 + width, y + 13, fmt::format("{:.2f} MiB", value));
+    svg.box(150, y + 2, width, 14, row.way == "recomputed" ? "a" : "b");
+    svg.text(156 + width, y + 13, fmt::format("{:.2f} MiB", value));
     y += 22;
     const std::string number = record.measured(mib, 2);
     if (row.way == "naive") most[row.length] = number;
@@ -133,15 +133,15 @@ Figure w7(const Record& record) {
                 record.text(fmt::format("/runs/{}/command", run))};
   figure.caption = fmt::format(
       "Of the lengths measured here, {}. Softmax takes {} microseconds a token at N = {} and {} at "
-      "N = {}, linear attention {} and {}. By counting, a Performer with F = 256 and softmax are "
+      "N = {}, linear attention {} and {}. By counting, a Performer with <code>F = 256</code> and "
+      "softmax are "
       "equal at N = {}; Su guessed {}.",
       slower.empty() ? "linear attention is faster at none" : slower, first->second,
       exact_number(grouped(first->first), fmt::format("{:.0f}", first->first)), last->second,
       exact_number(grouped(last->first), fmt::format("{:.0f}", last->first)),
       numbers["linear"].begin()->second, std::prev(numbers["linear"].end())->second,
       exact_number("1,028", "2*(2*256*64+256+2*256*64)/128"),
-      "<data class=\"published\" data-by=\"Su 2020, kexue.fm/archives/7546\" "
-      "value=\"5000\">5,000</data>");
+      published_number("5,000", "Su, kexue.fm"));
   chart.description = without_elements(figure.caption);
   figure.body = chart_element(chart);
   return figure;

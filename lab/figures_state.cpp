@@ -70,7 +70,9 @@ Figure w1(const Record& record) {
   add_weights(svg, weights, row_height);
   add_plane(svg, v, y, weights.back());
   const auto word = [&](const char* name, size_t i, size_t j) {
-    return record.measured(record.printed_place(0, name, i, j));
+    const std::string at = record.printed_place(0, name, i, j);
+    const double x = record.value(at);
+    return record.measured(at, x == std::round(x) ? 0 : 6);
   };
   std::string last, table = table_head({"query", "weights of the keys", "output"});
   for (size_t j = 0; j < N; ++j) last += (j == 0 ? "" : ", ") + word("weights", N - 1, j);
@@ -101,7 +103,7 @@ std::string right_number(double N) {
   return exact_number(grouped(right_count(N)), fmt::format("{:.0f}*(2*64*64+64)", N));
 }
 
-// A matrix to scale: lengths are drawn as their square roots.
+// A matrix to scale: lengths are shown as their square roots.
 double add_matrix(Svg& svg, double x, double middle, double rows, double columns,
                   const std::string& name, const std::string& look) {
   const double width = 2 * std::sqrt(columns), height = 2 * std::sqrt(rows);
@@ -114,13 +116,13 @@ std::string orders_panel(double N) {
   const double side = 2 * std::sqrt(N), middle = 34 + side / 2, second = middle + side / 2 + 68;
   Svg svg(400, second + 150);
   svg.text(4, 16, "N x N weights first");
-  double x = add_matrix(svg, 4, middle, N, kSize, "\u03c6(Q)", "s");
+  double x = add_matrix(svg, 16, middle, N, kSize, "\u03c6(Q)", "s");
   x = add_matrix(svg, x + 10, middle, kSize, N, "\u03c6(K)\u1d40", "s");
   svg.text(x, middle + 5, "=");
   x = add_matrix(svg, x + 22, middle, N, N, "weights", "b");
   add_matrix(svg, x + 4, middle, N, kSize, "V", "s");
   svg.text(4, second - 22, "F x M state first");
-  x = add_matrix(svg, 4, second + 10, kSize, N, "\u03c6(K)\u1d40", "s");
+  x = add_matrix(svg, 16, second + 10, kSize, N, "\u03c6(K)\u1d40", "s");
   x = add_matrix(svg, x + 10, second + 10, std::min(N, 400.0), kSize, "V", "s");
   svg.text(x, second + 15, "=");
   add_matrix(svg, x + 22, second + 10, kSize, kSize, "S", "a");
@@ -227,7 +229,7 @@ Figure w3(const Record& record) {
       record.measured("/figures/w3/wide/larger_from"));
   Chart chart = bytes_chart(record);
   chart.description = without_elements(figure.caption);
-  figure.body = choice("w3", "after position", panels, 0, true) + chart_element(chart);
+  figure.body = choice("w3", "after position", panels, 8, true) + chart_element(chart);
   return figure;
 }
 

@@ -247,9 +247,13 @@ class Parser {
     const Formula inside = expression(std::string(1, close));
     ++at_;
     if (open == '{') return {inside, inside};
-    return {{fmt::format("<mrow><mo>{}</mo>{}<mo>{}</mo></mrow>", open, inside.mathml, close),
-             fmt::format("\\left{}{}\\right{}", open, inside.tex, close)},
-            inside};
+    // Brackets grow around a fraction alone.
+    const char* grows = inside.mathml.find("<mfrac") == std::string::npos ? "false" : "true";
+    return {
+        {fmt::format("<mrow><mo stretchy=\"{3}\">{0}</mo>{1}<mo stretchy=\"{3}\">{2}</mo></mrow>",
+                     open, inside.mathml, close, grows),
+         fmt::format("\\left{}{}\\right{}", open, inside.tex, close)},
+        inside};
   }
   Piece in_bars() {
     ++at_;

@@ -103,7 +103,7 @@ class LessonPage {
       html += "<p class=\"mute\">This was the shorter version of <code>" +
               escape_xml(block.plain().at(0)) + "</code></p>\n";
     const std::string lines =
-        "<pre class=\"output\"><code>" + escape_lines(output) + "</code></pre>\n";
+        "<pre class=\"output\" tabindex=\"0\"><code>" + escape_lines(output) + "</code></pre>\n";
     html += std::ssize(output) > kLongOutput
                 ? "<details><summary>The output</summary>\n" + lines + "</details>\n"
                 : lines;
@@ -128,7 +128,7 @@ class LessonPage {
 
   static std::string code(const Block& block) {
     return fmt::format(
-        "<p class=\"mute\"><code>{}</code></p>\n<pre class=\"code\"><code>{}</code>"
+        "<p class=\"mute\"><code>{}</code></p>\n<pre class=\"code\" tabindex=\"0\"><code>{}</code>"
         "</pre>\n",
         escape_xml(block.about.substr(0, block.about.find(' '))), escape_lines(block.lines));
   }
@@ -155,11 +155,7 @@ class LessonPage {
   MeasuredText measured_ = [this](const std::string& place, const std::string& text) {
     const std::string pointer =
         record_.has(fmt::format("/runs/{}", run_)) ? record_.pointer_to(run_, place) : "";
-    if (pointer.empty())
-      return fmt::format(
-          "<data class=\"published\" data-by=\"a run of this command\" "
-          "value=\"{0}\">{0}</data>",
-          text);
+    if (pointer.empty()) return published_number(text, "a run of this command");
     return measured_number(word_at(place, record_.text(fmt::format("/runs/{}/output", run_))),
                            record_.file_name() + "#" + pointer);
   };

@@ -148,8 +148,7 @@ class Writer {
     else if (target_[0] == '=' && is_number(text))
       html_ += exact_number(text, rest);
     else if (is_number(text))
-      html_ += fmt::format("<data class=\"published\" data-by=\"{}\" value=\"{}\">{}</data>",
-                           escape_xml(target_), text, text);
+      html_ += published_number(text, target_);
     else
       html_ += fmt::format("<a href=\"{}\">{}</a>", escape_xml(target_), text);
   }

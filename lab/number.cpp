@@ -11,6 +11,12 @@ std::string without_commas(std::string text) {
   return text;
 }
 
+std::string number(const char* kind, const char* attribute, const std::string& source,
+                   const std::string& text) {
+  return fmt::format("<data class=\"{}\" {}=\"{}\" value=\"{}\">{}</data>", kind, attribute,
+                     escape_xml(source), escape_xml(without_commas(text)), escape_xml(text));
+}
+
 }  // namespace
 
 std::string grouped(double x, int decimals) {
@@ -22,13 +28,15 @@ std::string grouped(double x, int decimals) {
 }
 
 std::string exact_number(const std::string& text, const std::string& expression) {
-  return fmt::format("<data class=\"exact\" data-by=\"{}\" value=\"{}\">{}</data>",
-                     escape_xml(expression), without_commas(text), text);
+  return number("exact", "data-by", expression, text);
+}
+
+std::string published_number(const std::string& text, const std::string& source) {
+  return number("published", "data-by", source, text);
 }
 
 std::string measured_number(const std::string& text, const std::string& from) {
-  return fmt::format("<data class=\"measured\" data-from=\"{}\" value=\"{}\">{}</data>",
-                     escape_xml(from), without_commas(text), escape_xml(text));
+  return number("measured", "data-from", from, text);
 }
 
 std::string without_elements(const std::string& html) {

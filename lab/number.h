@@ -10,6 +10,8 @@ std::string grouped(double x, int decimals = 0);
 
 // A number that an expression gives: tools/check_pages.py evaluates it.
 std::string exact_number(const std::string& text, const std::string& expression);
+// One of a document.
+std::string published_number(const std::string& text, const std::string& source);
 // One of a file in data/, `from` being FILE#/pointer.
 std::string measured_number(const std::string& text, const std::string& from);
 

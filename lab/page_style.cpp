@@ -22,6 +22,7 @@ nav{display:flex;flex-wrap:wrap;gap:.3rem 1.25rem;margin-bottom:1.5rem}
 h1 .id{color:var(--mute);margin-right:.5rem}
 p,ul,ol{margin:.7rem 0}
 pre{margin:.7rem 0}
+pre.output,pre.code{white-space:pre;overflow-x:auto}
 pre.output{border-left:.3rem solid var(--line)}
 code{overflow-wrap:anywhere}
 p code,li code,summary code{background:var(--soft);border-radius:.2rem;padding:0 .15rem}
@@ -60,11 +61,21 @@ th{text-align:left;padding:.3rem 1rem .3rem 0;border-bottom:2px solid var(--line
 footer{margin-top:3rem;border-top:1px solid var(--line);color:var(--mute);font-size:.875rem}
 @media screen{.panels>div{display:none}}
 @media print{
-body{font-size:11pt;max-width:none;padding:0}
-nav,.skip,button,.choice>input,.choice>label{display:none}
-.panels>div{display:none}.panels>.still{display:block}
+body{font-size:9pt;line-height:1.35;max-width:none;padding:0}
+h1{font-size:15pt}h2{font-size:11pt;margin:.8rem 0 .3rem;break-after:avoid}
+pre,code{font-size:7pt;line-height:1.3}
+pre{white-space:pre-wrap;padding:.3rem .5rem;margin:.3rem 0}
+p,ul,ol{margin:.3rem 0}
+.formula math{font-size:1rem}
+nav,.skip,button,.choice>input,.choice>label,.choice>output,.question details{display:none}
+.panels>div{display:none}.panels>.still{display:inline-block;vertical-align:top;width:32%}
+.chart,.panels~.chart{max-width:20rem;display:inline-block}
+svg.w{max-width:20rem}.panels svg.w,.scroll svg.w{min-width:0;max-width:100%}
+.matrix{max-width:45%}
 details::details-content{content-visibility:visible;display:block;height:auto}
-.figure,pre{break-inside:avoid}
+.wide table{font-size:7pt;width:auto}
+td,th{padding:0 .8rem 0 0}
+.figure{break-inside:auto}svg,img{break-inside:avoid}
 }
 )";
 
@@ -82,7 +93,7 @@ document.querySelectorAll('.run').forEach(function(run){
 document.querySelectorAll('.film').forEach(function(film){
   var inputs=[].slice.call(film.querySelectorAll('input')),panels=film.querySelector('.panels');
   var range=document.createElement('input'),output=document.createElement('output');
-  range.type='range';range.min=1;range.max=inputs.length;range.value=1;
+  range.type='range';range.min=1;range.max=inputs.length;range.value=inputs.findIndex(function(input){return input.checked;})+1;
   range.setAttribute('aria-label',film.querySelector('legend').textContent);
   inputs.forEach(function(input){input.hidden=true;input.nextElementSibling.hidden=true;});
   var show=function(){

@@ -20,16 +20,17 @@ import urllib.request
 MAX_SIDES = 6  # of a printed lesson, A4
 A4 = {"paperWidth": 8.27, "paperHeight": 11.69}
 VISIBLE_WORDS = """(() => { const words = document.querySelector('main').cloneNode(true);
-  words.querySelectorAll('button,output,input,label').forEach(e => e.remove());
+  words.querySelectorAll('button,output,input,label,svg').forEach(e => e.remove());
   return words.textContent.replace(/\\s+/g, ' ').trim(); })()"""
 
 
 class Browser:
     def __init__(self):
         self.folder = tempfile.mkdtemp()
-        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True)
+        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL, text=True)
         for line in self.driver.stdout:
-            port = re.search(r"on port (\d+)", line)
+            port = re.search(r"successfully on port (\d+)", line)
             if port:
                 break
         self.url = f"http://127.0.0.1:{port.group(1)}/session"
@@ -65,7 +66,7 @@ class Browser:
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
                 found.append(message["params"]["request"]["url"])
-        return [url for url in found if not url.startswith("data:")]
+        return [url for url in found if not url.startswith(("data:", "chrome:"))]  # of the page alone
 
     def width(self, pixels):
         self.tool("Emulation.setDeviceMetricsOverride", width=pixels, height=900, deviceScaleFactor=1, mobile=False)
@@ -159,7 +160,7 @@ def sizes(browser, path, screenshots):
     if wide > 320:
         yield f"it is {wide} pixels wide at 320: " + str(browser.evaluate(
             "[...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > 321 && "
-            "!e.closest('.scroll,.wide,.formula,math')).slice(0, 3).map(e => e.outerHTML.slice(0, 80))"))
+            "!e.closest('.scroll,.wide,.formula,math,pre')).slice(0, 3).map(e => e.outerHTML.slice(0, 80))"))
     if screenshots:
         browser.screenshot(screenshots / f"{path.stem}-320.png")
     browser.tool("Emulation.clearDeviceMetricsOverride")
@@ -169,7 +170,7 @@ def printing(browser, path):
     if not shutil.which("pdftotext"):
         return
     browser.open(path)
-    needed = browser.evaluate("[...document.querySelectorAll('figcaption,.command,table')].map(e => e.textContent)")
+    needed = browser.evaluate("[...document.querySelectorAll('figcaption,.command,th,td')].map(e => e.textContent)")
     with tempfile.TemporaryDirectory() as folder:
         pdf = pathlib.Path(folder) / "page.pdf"
         pdf.write_bytes(base64.b64decode(browser.tool("Page.printToPDF", **A4)["data"]))
