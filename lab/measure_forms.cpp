@@ -13,13 +13,12 @@
 namespace linea::lab {
 namespace {
 
-constexpr int64_t kTokens = 12, kChunk = 4, kSteps = 8, kSize = 2;
-constexpr size_t F = kSize, M = kSize, N = kSteps;
+constexpr int64_t kTokens = 12, kChunk = 4, kSteps = 8, kNarrow = 2;
 constexpr double kAgreement = 1e-12;
 
 attend::Inputs random_inputs(int64_t positions, bool gradient) {
   const auto normal = [&](uint32_t stream_id) {
-    return random_tensor({1, 1, positions, kSize}, stream_id);
+    return random_tensor({1, 1, positions, kNarrow}, stream_id);
   };
   attend::Inputs in{normal(1), normal(2), normal(3), {}, {}};
   if (gradient) in.dy = normal(4);
@@ -29,8 +28,8 @@ attend::Inputs random_inputs(int64_t positions, bool gradient) {
 using Rows = std::vector<std::vector<double>>;
 Rows to_rows(const Tensor& x) {
   const std::vector<double> values = x.to_doubles();
-  Rows rows(values.size() / kSize);
-  for (size_t i = 0; i < values.size(); ++i) rows[i / kSize].push_back(values[i]);
+  Rows rows(values.size() / kNarrow);
+  for (size_t i = 0; i < values.size(); ++i) rows[i / kNarrow].push_back(values[i]);
   return rows;
 }
 double dot(const std::vector<double>& a, const std::vector<double>& b) {
@@ -56,6 +55,7 @@ nlohmann::ordered_json json_of(const Rows& rows) {
 
 // Lesson 5: S_i and z_i forward, R_j and r_j backward.
 struct Sweeps {
+  static constexpr size_t N = kSteps, F = kNarrow, M = kNarrow;
   Rows q, k, v, dy, y = Rows(N), dq = Rows(N), dk = Rows(N), dv = Rows(N), numerator = Rows(N);
   std::vector<Rows> S, R;  // with z and r as a last column
 
@@ -137,8 +137,8 @@ nlohmann::ordered_json measure_sweeps() {
                                      : nullptr;
     if (own == nullptr) continue;
     const Rows rows = to_rows(tensor);
-    for (size_t i = 0; i < N; ++i)
-      for (size_t c = 0; c < kSize; ++c)
+    for (size_t i = 0; i < Sweeps::N; ++i)
+      for (size_t c = 0; c < kNarrow; ++c)
         difference = std::max(difference, std::abs(rows[i][c] - (*own)[i][c]));
   }
   if (difference > kAgreement)

@@ -10,7 +10,7 @@
 namespace linea::lab {
 namespace {
 
-constexpr int64_t kSize = 16, kFrames = 24, kWide = 64, kPositions = 64;
+constexpr int64_t kFilmSize = 16, kFrames = 24, kWide = 64, kPositions = 64;
 
 attend::Inputs random_inputs(int64_t positions, int64_t size, DType dtype) {
   const auto normal = [&](uint32_t stream_id) {
@@ -44,13 +44,13 @@ int64_t larger_from(const std::vector<double>& cache, const std::vector<double>&
 }  // namespace
 
 nlohmann::ordered_json measure_state() {
-  const attend::Inputs in = random_inputs(kFrames, kSize, DType::f64);
-  const std::vector<double> state = bytes_of_states("linear", kFrames, kSize),
-                            cache = bytes_of_states("softmax", kFrames, kSize);
+  const attend::Inputs in = random_inputs(kFrames, kFilmSize, DType::f64);
+  const std::vector<double> state = bytes_of_states("linear", kFrames, kFilmSize),
+                            cache = bytes_of_states("softmax", kFrames, kFilmSize);
   nlohmann::ordered_json frames = nlohmann::ordered_json::array();
   attend::each_step(*attend::attention_for(in, {"linear"}), in,
                     [&](int64_t t, const Tensor&, const AttentionState& now) {
-                      const std::vector<NamedTensor> parts = attend::parts_of(now, kSize);
+                      const std::vector<NamedTensor> parts = attend::parts_of(now, kFilmSize);
                       frames.push_back({{"S", rows_json(parts[0].tensor, 4)},
                                         {"z", rows_json(parts[1].tensor, 4)[0]},
                                         {"state_bytes", state[static_cast<size_t>(t)]},
@@ -65,7 +65,7 @@ nlohmann::ordered_json measure_state() {
   std::vector<int64_t> positions;
   for (int64_t t = 1; t <= kPositions; ++t) positions.push_back(t);
   return {{"command", "bytes() of the states of --attention linear and softmax, float32"},
-          {"size", kSize},
+          {"size", kFilmSize},
           {"larger_from", larger_from(cache, state)},
           {"frames", frames},
           {"cache", rows},
