@@ -310,11 +310,12 @@ class Parser {
   }
   // A blank and a word that is neither a letter, a function nor a name with an index.
   bool next_is_text() const {
+    if (peek() != ' ') return false;
     size_t end = at_ + 1;
     while (end < text_.size() && is_letter(text_[end])) ++end;
     const std::string next = text_.substr(at_ + 1, end - at_ - 1);
     const char after = end < text_.size() ? text_[end] : ' ';
-    return peek() == ' ' && next.size() > 1 && (after == ' ' || after == ',' || after == ':') &&
+    return next.size() > 1 && (after == ' ' || after == ',' || after == ':') &&
            !is_function(next) && next != "sum" && find_sign(kGreek, next) == nullptr;
   }
   static Piece same(const Formula& formula) { return {formula, formula}; }

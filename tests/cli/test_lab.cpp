@@ -175,9 +175,10 @@ TEST_F(Lab, ReadsFormulas) {
   EXPECT_EQ(tex("(a + b) c / (d + 1)"), "\\frac{\\left(a+b\\right)c}{d+1}");
   EXPECT_EQ(tex("|q^ + k^|^2"), "\\left|\\hat{q}+\\hat{k}\\right|^{2}");
   EXPECT_EQ(tex("p(f | k)"), "p\\left(f\\mid k\\right)");
-  EXPECT_EQ(tex("sum_{t<j<=i} a_ij v_j"), "\\sum_{t<j\\le i}a_{ij}v_{j}");
+  EXPECT_EQ(tex("sum_{t<j<=i} a_ij v_j"), "\\sum_{t<j\\le i}a_{i j}v_{j}");
   EXPECT_EQ(lab::parse_formula("a / b", false).tex, "a/b");
-  for (const char* broken : {"(a", "a)", "|x", "x_", "x^{", "/ 2", "", "[", "_", "a /", "\xFF"})
+  for (const char* broken :
+       {"(a", "a)", "|x", "x_", "x^{", "/ 2", "", "gated", "[", "_", "a /", "\xFF"})
     EXPECT_NO_THROW(static_cast<void>(lab::math_element(broken, true))) << broken;
 }
 
