@@ -75,7 +75,9 @@ class LessonPage {
   static std::string formula(const Block& block) {
     std::string html;
     for (const std::string& line : block.lines) {
-      html += "<div class=\"formula\">";
+      // One that may be wider than the page can be scrolled by keys.
+      html +=
+          line.size() > 40 ? "<div class=\"formula\" tabindex=\"0\">" : "<div class=\"formula\">";
       for (const std::string& part : split_formulas(line)) html += math_element(part, true);
       html += "</div>\n";
     }

@@ -1,5 +1,7 @@
 #include "lab/markdown.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "data/chart.h"
 #include "lab/formula.h"
@@ -135,9 +137,23 @@ class Writer {
     if (type == MD_SPAN_STRONG) html_ += "</strong>";
     if (type == MD_SPAN_EM) html_ += "</em>";
     if (type == MD_SPAN_CODE) html_ += "</code>";
-    if (type == MD_SPAN_LATEXMATH) html_ += math_element(formula_, false);
+    if (type == MD_SPAN_LATEXMATH) add_formula();
     if (type == MD_SPAN_A) end_link();
     return 0;
+  }
+  // Browsers do not break a formula: a long one is several, so that it may be broken before "=".
+  void add_formula() {
+    constexpr size_t kLong = 24;
+    size_t first = 0;
+    for (size_t at = 0; (at = formula_.find(" = ", at + 1)) != std::string::npos;) {
+      const std::string part = formula_.substr(first, at - first);
+      if (formula_.size() < kLong ||
+          std::count(part.begin(), part.end(), '(') != std::count(part.begin(), part.end(), ')'))
+        continue;
+      html_ += math_element(part, false) + " ";
+      first = at + 1;
+    }
+    html_ += math_element(formula_.substr(first), false);
   }
   void end_link() {
     const std::string text = html_.substr(link_);
