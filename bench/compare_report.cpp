@@ -5,6 +5,7 @@
 #include "bench/compare.h"
 #include "bench/compare_table.h"
 #include "data/chart.h"
+#include "data/page.h"
 #include "train/format.h"
 #include "train/record/curves.h"
 #include "train/record/report_page.h"
@@ -112,16 +113,14 @@ std::string report_of(const Comparison& comparison, const fs::path& folder) {
   const std::string name = (folder / "").parent_path().filename().string();
   const bool whole = std::all_of(comparison.runs.begin(), comparison.runs.end(), is_done);
   const char* word = comparison.running ? "running" : whole ? "finished" : "stopped";
-  std::string page =
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n";
-  if (comparison.running)
-    page += fmt::format("<noscript><meta http-equiv=\"refresh\" content=\"{}\"></noscript>\n",
+  const std::string reload =
+      !comparison.running
+          ? ""
+          : fmt::format("<noscript><meta http-equiv=\"refresh\" content=\"{}\"></noscript>\n",
                         kReloadSeconds);
-  page += fmt::format(
-      "<title>{0}</title>\n<style>{1}{2}{3}</style>\n</head>\n<body>\n"
-      "<h1>{0} <span id=\"badge\" class=\"{4}\">{4}</span></h1>\n",
-      escape_xml(name), report_style(), chart_style(), kStyle, word);
+  std::string page = page_start(name, report_style() + chart_style() + kStyle, reload) +
+                     fmt::format("<h1>{0} <span id=\"badge\" class=\"{1}\">{1}</span></h1>\n",
+                                 escape_xml(name), word);
   page += state_html(comparison, folder) + chart_element(compare_chart(comparison)) +
           table_html(comparison, folder) + curves_html(comparison, folder) + "<script>" +
           chart_script();

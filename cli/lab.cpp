@@ -1,14 +1,18 @@
 // linea lab: lessons that run what they teach (lab/), and their exercises.
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/program.h"
 #include "lab/answers.h"
-#include "lab/run.h"
+#include "lab/markdown.h"
+#include "lab/measure.h"
+#include "lab/pages.h"
 #include "train/record/table.h"
 
 namespace linea {
@@ -16,7 +20,7 @@ namespace {
 
 struct LabOptions {
   std::vector<std::string> ids;
-  std::string exercise, answer;
+  std::string exercise, answer, out;
   int64_t hint = 1;
   bool quick = false, chosen = false;  // one of the commands below `lab`
 };
@@ -38,8 +42,18 @@ int run_lessons(const LabOptions& options) {
       asked.insert(asked.end(), lab::lessons().begin(), lab::lessons().end());
     else
       asked.push_back(lab::find_lesson(id));
+  const lab::RunOptions how{options.quick, version()};
+  if (!options.out.empty()) lab::check_pages_can_be_made();
   int wrong = 0;
-  for (const lab::Lesson& lesson : asked) wrong += lab::print_lesson(lesson, {options.quick});
+  for (const lab::Lesson& lesson : asked) {
+    const lab::Printed printed = lab::print_lesson(lesson, how);
+    wrong += printed.wrong;
+    if (options.out.empty()) continue;
+    lab::write_record(options.out, lesson, how, printed,
+                      lab::measure_figures(lesson.id, options.quick));
+    lab::write_pages(options.out);  // also of those before, whose links grow
+  }
+  if (!options.out.empty()) fmt::print("{}/index.html\n", options.out);
   return wrong == 0 ? 0 : static_cast<int>(ErrorKind::numeric);
 }
 
@@ -49,7 +63,8 @@ void add_lab(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<LabOptions>();
   CLI::App& command = add_command(
       program, "lab", "lessons on linear attention that run what they teach",
-      "Example:  linea lab\n          linea lab run 1 2 3\n          linea lab check 3.1 17\n\n"
+      "Example:  linea lab\n          linea lab run 1 2 3\n          linea lab run all --out lab\n"
+      "          linea lab check 3.1 17\n\n"
       "Lessons use files of lessons/ in this folder; those that are missing are written there.");
   CLI::App& run = add_command(command, "run", "print lessons, with the output of their commands",
                               "Example:  linea lab run 1\n\nExit 4: a command failed, or its "
@@ -58,9 +73,24 @@ void add_lab(CLI::App& program, int& exit_code) {
   add_option(run, "LESSON", options->ids, "numbers and letters of lessons, or all",
              OptionKind::required);
   add_flag(run, "--quick", options->quick, "shorter versions of what takes long");
+  add_option(run, "--out", options->out,
+             "also write pages of what was run to this folder, to be opened in a browser");
   set_action(run, [options, &exit_code] {
     options->chosen = true;
     exit_code = run_lessons(*options);
+  });
+  CLI::App& render =
+      add_command(command, "render", "make the pages again from what is kept of the runs",
+                  "Example:  linea lab render --out lab\n\nReads lab/data; nothing is run.");
+  add_option(render, "--out", options->out, "the folder of `linea lab run --out`",
+             OptionKind::required);
+  set_action(render, [options, &exit_code] {
+    options->chosen = true;
+    require(lab::write_pages(options->out) > 0,
+            "{0}/data has no record of a lesson: run one with linea lab run 1 --out {0}",
+            options->out);
+    fmt::print("{}/index.html\n", options->out);
+    exit_code = 0;
   });
   CLI::App& check =
       add_command(command, "check", "check the answer to an exercise",

@@ -33,3 +33,11 @@ if(NOT TOMLPLUSPLUS_INCLUDE)
 endif()
 add_library(tomlplusplus INTERFACE)
 target_include_directories(tomlplusplus SYSTEM INTERFACE ${TOMLPLUSPLUS_INCLUDE})
+
+# For the pages of `linea lab`; without it the rest is built, and --out is refused.
+find_path(MD4C_INCLUDE md4c.h)
+if(MD4C_INCLUDE)
+  set(MD4C_LIBRARY md4c)
+else()
+  message(STATUS "md4c was not found, so `linea lab` writes no pages: install libmd4c-dev")
+endif()

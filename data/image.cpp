@@ -145,8 +145,7 @@ void check_size(const ImageGrid& grid) {
           grid.scale > 1 ? " or `scale`" : "");
 }
 
-void write_png_grid(const std::filesystem::path& path, const std::vector<uint8_t>& pixels,
-                    const ImageGrid& grid) {
+std::string png_grid(const std::vector<uint8_t>& pixels, const ImageGrid& grid) {
   Sheet sheet = lay_out(pixels, grid);
   if (!grid.captions.empty()) add_captions(sheet, grid);
   if (grid.color_scale) add_color_scale(sheet, *grid.color_scale);
@@ -155,8 +154,13 @@ void write_png_grid(const std::filesystem::path& path, const std::vector<uint8_t
       stbi_write_png_to_func(append_bytes, &png, static_cast<int>(sheet.width),
                              static_cast<int>(sheet.height), static_cast<int>(sheet.channels),
                              sheet.bytes.data(), static_cast<int>(sheet.width * sheet.channels));
-  if (written == 0) fail(ErrorKind::memory, "{}: no memory to compress the image", path.string());
-  write_file_atomically(path, png);
+  if (written == 0) fail(ErrorKind::memory, "there is no memory to compress an image");
+  return png;
+}
+
+void write_png_grid(const std::filesystem::path& path, const std::vector<uint8_t>& pixels,
+                    const ImageGrid& grid) {
+  write_file_atomically(path, png_grid(pixels, grid));
 }
 
 std::string terminal_preview(const std::vector<uint8_t>& pixels, const ImageGrid& grid,

@@ -30,6 +30,8 @@ struct ImageGrid {
 // Error: ErrorKind::usage, a grid of more pixels than an image that can be read.
 void check_size(const ImageGrid& grid);
 
+// The bytes of a PNG file.
+std::string png_grid(const std::vector<uint8_t>& pixels, const ImageGrid& grid);
 // Atomically: a write error leaves nothing under `path`.
 void write_png_grid(const std::filesystem::path& path, const std::vector<uint8_t>& pixels,
                     const ImageGrid& grid);

@@ -45,12 +45,11 @@ std::string other_failures(const Words& expected, const std::string& output) {
                      fmt::join(asked, ", "));
 }
 
-// A number of the output, such as "softmax; 8192 @4".
-double cell(const std::string& asked, const std::vector<Words>& lines) {
-  const size_t at = asked.rfind('@');
-  if (at == std::string::npos) fail(ErrorKind::input, "'{}' names no column as @N", asked);
+Place find_in(const std::string& name, const std::vector<Words>& lines) {
+  const size_t at = name.rfind('@');
+  if (at == std::string::npos) fail(ErrorKind::input, "'{}' names no column as @N", name);
   auto line = lines.begin();
-  std::istringstream parts(asked.substr(0, at));
+  std::istringstream parts(name.substr(0, at));
   bool first = true;
   for (std::string part; std::getline(parts, part, ';'); first = false) {
     const Words begin = words_of(part);
@@ -59,10 +58,16 @@ double cell(const std::string& asked, const std::vector<Words>& lines) {
       return words.size() >= begin.size() && std::equal(begin.begin(), begin.end(), words.begin());
     });
   }
-  const auto column = static_cast<size_t>(std::strtol(asked.c_str() + at + 1, nullptr, 10));
-  if (line == lines.end() || column < 1 || column > line->size())
-    fail(ErrorKind::numeric, "the output has no '{}'", asked);
-  return std::strtod((*line)[column - 1].c_str(), nullptr);
+  const auto column = static_cast<size_t>(std::strtol(name.c_str() + at + 1, nullptr, 10));
+  if (line == lines.end() || column < 1 || column > line->size()) return {};
+  return {static_cast<size_t>(line - lines.begin()), column - 1, true};
+}
+
+// A number of the output.
+double cell(const std::string& name, const std::vector<Words>& lines) {
+  const Place place = find_in(name, lines);
+  if (!place.exists) fail(ErrorKind::numeric, "the output has no '{}'", name);
+  return std::strtod(lines[place.line][place.column].c_str(), nullptr);
 }
 
 // "A from LOW to HIGH" or "A / B from LOW to HIGH"
@@ -83,6 +88,15 @@ std::string out_of_bounds(const std::string& expectation, const std::string& out
 }
 
 }  // namespace
+
+Place find_place(const std::string& name, const std::string& output) {
+  return find_in(name, lines_of(output));
+}
+
+std::string word_at(const std::string& name, const std::string& output) {
+  const Place place = find_place(name, output);
+  return place.exists ? lines_of(output)[place.line][place.column] : "";
+}
 
 std::string mismatch(const std::string& kind, const std::vector<std::string>& expected,
                      const std::string& output) {

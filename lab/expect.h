@@ -10,6 +10,7 @@
 //   divided by that of the line that begins with 512
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -19,5 +20,15 @@ namespace linea::lab {
 // cannot be read.
 std::string mismatch(const std::string& kind, const std::vector<std::string>& expected,
                      const std::string& output);
+
+// A word of an output, from 0, as "softmax; 8192 @4" names it.
+struct Place {
+  size_t line = 0, column = 0;
+  bool exists = false;
+};
+// Error: ErrorKind::input, a name without a column.
+Place find_place(const std::string& name, const std::string& output);
+// The word itself; empty: the output has none there.
+std::string word_at(const std::string& name, const std::string& output);
 
 }  // namespace linea::lab

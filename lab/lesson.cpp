@@ -47,6 +47,7 @@ double Lesson::seconds() const {
 
 Lesson parse_lesson(const LessonFile& file) {
   Lesson lesson;
+  lesson.name = file.name.substr(0, file.name.rfind('.'));
   std::istringstream lines(file.text);
   bool fenced = false;
   for (std::string line; std::getline(lines, line);) {

@@ -6,6 +6,7 @@
 //   run SECONDS             a command; "quick: ..." is its shorter version, "long: ..." one that
 //                           is shown alone
 //   expect KIND             what its output must hold (lab/expect.h)
+//   figure W                one of a page (lab/figures.h)
 //   code FILE NAME          lines of this program, cut out when it is built
 //   question N.I number X   an exercise, "hint: ..." twice, and where to read more, "read: ...";
 //   question N.I file       one whose answer is a file: what "run: ..." prints with it in the place
@@ -35,7 +36,7 @@ struct Block {
 };
 
 struct Lesson {
-  std::string id, title;  // "3", "The mask is an order"
+  std::string name, id, title;  // "03-order", "3", "The mask is an order"
   std::vector<Block> blocks;
   double seconds() const;  // of all commands
 };

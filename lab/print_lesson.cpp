@@ -3,8 +3,10 @@
 
 #include "base/error.h"
 #include "lab/expect.h"
+#include "lab/markdown.h"
 #include "lab/run.h"
 #include "train/record/table.h"
+#include "train/timing.h"
 
 namespace linea::lab {
 namespace {
@@ -20,10 +22,11 @@ void print_indented(const std::vector<std::string>& lines) {
 }
 
 // Markdown: paragraphs are wrapped, headings and lists stay lines.
-void print_text(const std::vector<std::string>& lines) {
+void print_text(const std::vector<std::string>& lines, const MeasuredText& measured) {
   std::string paragraph;
   const auto flush = [&] {
-    if (!paragraph.empty()) print_wrapped(paragraph, paragraph[0] == '-' ? 2 : 0);
+    if (!paragraph.empty())
+      print_wrapped(plain_text(paragraph, measured), paragraph[0] == '-' ? 2 : 0);
     paragraph.clear();
   };
   for (const std::string& raw : lines) {
@@ -45,11 +48,12 @@ class Page {
  public:
   Page(const Lesson& lesson, const RunOptions& options) : lesson_(lesson), options_(options) {}
 
-  int print() {
+  Printed print() {
+    const Stopwatch watch;
     const std::string title = lesson_.id + ". " + lesson_.title;
     fmt::print("{}\n{}\n", title, std::string(title.size(), '='));
     for (const Block& block : lesson_.blocks) {
-      if (block.kind == "text") print_text(block.lines);
+      if (block.kind == "text") print_text(block.lines, measured_);
       if (block.kind == "formula") print_indented(block.lines);
       if (block.kind == "predict") predict(block);
       if (block.kind == "run") run(block);
@@ -59,28 +63,31 @@ class Page {
     }
     if (!answer_.empty()) {
       fmt::print("\nAnswer to the prediction\n------------------------\n");
-      print_wrapped(answer_, 0);
+      print_wrapped(plain_text(answer_, measured_), 0);
     }
     fmt::print("\n");
-    return wrong_;
+    printed_.seconds = watch.seconds();
+    return printed_;
   }
 
  private:
   void predict(const Block& block) {
-    print_text(block.plain());
+    print_text(block.plain(), measured_);
     for (const std::string& answer : block.values("answer")) answer_ = answer;
     print_wrapped("(The answer is at the end.)", 0);
   }
 
   void run(const Block& block) {
     const std::vector<std::string> shorter = block.values("quick");
-    command_ = options_.quick && !shorter.empty() ? shorter.front() : block.plain().at(0);
-    is_short_ = command_ != block.plain().at(0);
-    fmt::print("    $ {}\n\n", command_);
+    const std::string whole = block.plain().at(0);
+    printed_.runs.push_back({options_.quick && !shorter.empty() ? shorter.front() : whole});
+    Ran& ran = printed_.runs.back();
+    ran.quick = ran.command != whole;
+    fmt::print("    $ {}\n\n", ran.command);
     std::fflush(stdout);
-    output_ = run_command(command_);
+    ran.output = run_command(ran.command);
     std::string line;
-    for (const char c : output_.text) {
+    for (const char c : ran.output.text) {
       if (c != '\n') {
         line += c;
         continue;
@@ -88,25 +95,28 @@ class Page {
       print_indented({line});
       line.clear();
     }
-    fmt::print("\n    ({:.1f} s)\n", output_.seconds);
+    fmt::print("\n    ({:.1f} s)\n", ran.output.seconds);
     for (const std::string& longer : block.values("long"))
       print_wrapped("With more time:  " + longer, 4);
-    if (output_.exit_code != 0) report(fmt::format("exit code {}", output_.exit_code));
+    if (ran.output.exit_code != 0) report(fmt::format("exit code {}", ran.output.exit_code));
   }
 
   void expect(const Block& block) {
     const bool any_length = block.about == "exact" || block.about == "theory";
-    if (is_short_ && !any_length && block.about != "fails") return;  // numbers of the whole run
-    const std::string reason = mismatch(block.about, expected(block), output_.text);
+    Ran& ran = printed_.runs.back();
+    if (ran.quick && !any_length && block.about != "fails") return;  // numbers of the whole run
+    const std::string reason = mismatch(block.about, expected(block), ran.output.text);
     if (!reason.empty()) return report(reason);
+    ran.as_expected.push_back(block.about);
     fmt::print("    As expected ({}).\n", block.about);
   }
 
   // The shorter version of `linea verify` names checks: those that fail are some of all.
   std::vector<std::string> expected(const Block& block) const {
-    const size_t at = command_.find(" --check ");
-    if (!is_short_ || block.about != "fails" || at == std::string::npos) return block.lines;
-    const std::string asked = command_.substr(at + 9);
+    const Ran& ran = printed_.runs.back();
+    const size_t at = ran.command.find(" --check ");
+    if (!ran.quick || block.about != "fails" || at == std::string::npos) return block.lines;
+    const std::string asked = ran.command.substr(at + 9);
     std::vector<std::string> lines = block.lines;
     std::erase_if(lines, [&](const std::string& line) { return line.rfind(asked, 0) != 0; });
     return lines;
@@ -122,26 +132,32 @@ class Page {
     std::vector<std::string> text = block.plain();
     const std::string id = block.about.substr(0, block.about.find(' '));
     if (!text.empty()) text.front() = id + "  " + text.front();
-    print_text(text);
+    print_text(text, measured_);
   }
 
   void report(const std::string& reason) {
-    ++wrong_;
+    Ran& ran = printed_.runs.back();
+    ++printed_.wrong;
+    if (ran.differs.empty()) ran.differs = reason;
     std::fflush(stdout);
-    fmt::print(stderr, "linea: lesson {}: `{}`: {}\n", lesson_.id, command_, reason);
+    fmt::print(stderr, "linea: lesson {}: `{}`: {}\n", lesson_.id, ran.command, reason);
   }
 
   const Lesson& lesson_;
   RunOptions options_;
-  std::string command_, answer_;
-  bool is_short_ = false;
-  Output output_;
-  int wrong_ = 0;
+  std::string answer_;
+  Printed printed_;
+  // A number of the last output.
+  MeasuredText measured_ = [this](const std::string& place, const std::string& text) {
+    if (printed_.runs.empty()) return text;
+    const std::string word = word_at(place, printed_.runs.back().output.text);
+    return word.empty() ? text : word;
+  };
 };
 
 }  // namespace
 
-int print_lesson(const Lesson& lesson, const RunOptions& options) {
+Printed print_lesson(const Lesson& lesson, const RunOptions& options) {
   return Page(lesson, options).print();
 }
 

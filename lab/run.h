@@ -2,13 +2,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lab/lesson.h"
 
 namespace linea::lab {
 
 struct RunOptions {
-  bool quick = false;  // shorter versions of what takes long
+  bool quick = false;     // shorter versions of what takes long
+  std::string version{};  // of this program
 };
 
 struct Output {
@@ -22,8 +24,22 @@ struct Output {
 Output run_command(const std::string& command);
 Output run_words(const std::vector<std::string>& words);  // the words of such a line
 
-// Prints the lesson as a page of text, each command with its output. -> how many commands failed or
-// gave something else than the lesson expects, each with the reason on stderr.
-int print_lesson(const Lesson& lesson, const RunOptions& options);
+// A command of a lesson, and what became of what the lesson says of its output.
+struct Ran {
+  std::string command;
+  bool quick = false;  // the shorter version
+  Output output{};
+  std::vector<std::string> as_expected{};  // kinds of expectations that hold
+  std::string differs{};                   // the first that does not, or an exit code; empty: none
+};
+struct Printed {
+  int wrong = 0;  // commands that failed or gave something else than the lesson expects
+  double seconds = 0;
+  std::vector<Ran> runs{};
+};
+
+// Prints the lesson as a page of text, each command with its output; the reasons of what is wrong
+// on stderr.
+Printed print_lesson(const Lesson& lesson, const RunOptions& options);
 
 }  // namespace linea::lab

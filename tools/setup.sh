@@ -16,6 +16,7 @@ linea_packages=(
   "libstb-dev: PNG and JPEG files"
   "zlib1g-dev: gzip and zip files"
   "libssl-dev: checksums of files"
+  "libmd4c-dev: the pages of linea lab; without it the rest is built"
 )
 linea_test_packages=(
   "libgtest-dev: the tests"

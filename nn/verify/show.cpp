@@ -68,7 +68,7 @@ class Show {
     check_recurrent("state");
     std::vector<NamedTensor> last;
     each_step(*attention_, in_, [&](int64_t t, const Tensor&, const AttentionState& state) {
-      if (t + 1 == in_.q.size(2)) last = parts_of(state);
+      if (t + 1 == in_.q.size(2)) last = parts_of(state, in_.v.size(3));
     });
     return to_text(last);
   }
@@ -116,34 +116,12 @@ class Show {
     return compute(*attention_for(identity, options_), identity, form_, causal_)[0].tensor;
   }
 
-  // What the state holds.
-  std::vector<NamedTensor> parts_of(const AttentionState& state) const {
-    if (const auto* linear = dynamic_cast<const LinearState*>(&state)) {
-      const RecurrentState& sums = linear->recurrent;
-      const Tensor z = sums.key_sum().clone();
-      const int64_t rows = z.numel();
-      Tensor S({z.size(0), z.size(1), z.size(2), in_.v.size(3)}, DType::f64);
-      S.write(sums.view<double>().sums.state);
-      if (!sums.scale().defined()) return {{"S", S}, {"z", z}};
-      const Tensor logs = sums.scale().reshape({rows});
-      return {{"S", scaled_rows(S, logs)}, {"z", scaled_rows(z, logs)}};
-    }
-    if (const auto* delta = dynamic_cast<const DeltaState*>(&state))
-      return {{"S", delta->state.clone()}};
-    if (const auto* slots = dynamic_cast<const KeySlots*>(&state)) {
-      const int64_t used = std::ssize(slots->positions);
-      return {{"keys", positions(slots->keys, 0, used)},
-              {"values", positions(slots->values, 0, used)}};
-    }
-    return {{"bytes", Tensor::full({1}, DType::f64, static_cast<double>(state.bytes()))}};
-  }
-
   std::string recurrent_steps() const {
     check_recurrent("steps");
     std::string text;
     Tensor before;  // S
     each_step(*attention_, in_, [&](int64_t t, const Tensor& y, const AttentionState& state) {
-      std::vector<NamedTensor> shown = parts_of(state);
+      std::vector<NamedTensor> shown = parts_of(state, in_.v.size(3));
       if (corrects()) {
         shown.insert(shown.begin(), {"x", written(t, before)});
         before = shown[1].tensor;
@@ -271,6 +249,27 @@ std::string show(const AttentionOptions& options, const Inputs& in, Form form, b
                          : of.steps();
   }
   return text;
+}
+
+std::vector<NamedTensor> parts_of(const AttentionState& state, int64_t values) {
+  if (const auto* linear = dynamic_cast<const LinearState*>(&state)) {
+    const RecurrentState& sums = linear->recurrent;
+    const Tensor z = sums.key_sum().clone();
+    const int64_t rows = z.numel();
+    Tensor S({z.size(0), z.size(1), z.size(2), values}, DType::f64);
+    S.write(sums.view<double>().sums.state);
+    if (!sums.scale().defined()) return {{"S", S}, {"z", z}};
+    const Tensor logs = sums.scale().reshape({rows});
+    return {{"S", scaled_rows(S, logs)}, {"z", scaled_rows(z, logs)}};
+  }
+  if (const auto* delta = dynamic_cast<const DeltaState*>(&state))
+    return {{"S", delta->state.clone()}};
+  if (const auto* slots = dynamic_cast<const KeySlots*>(&state)) {
+    const int64_t used = std::ssize(slots->positions);
+    return {{"keys", positions(slots->keys, 0, used)},
+            {"values", positions(slots->values, 0, used)}};
+  }
+  return {{"bytes", Tensor::full({1}, DType::f64, static_cast<double>(state.bytes()))}};
 }
 
 std::string number_text(double x) {

@@ -26,6 +26,10 @@ std::vector<std::string> shown_names();
 std::string show(const AttentionOptions& options, const Inputs& in, Form form, bool causal,
                  const std::vector<std::string>& names);
 
+// What a state in f64 holds: S [B,H,F,M] of `values` = M and, where there is one, z [B,H,F]; or keys
+// and values.
+std::vector<NamedTensor> parts_of(const AttentionState& state, int64_t values);
+
 // A value within 5e-7 of a whole number as that number, any other with six decimals.
 std::string number_text(double x);
 // Rows of numbers in columns, after their names, each line after `indent` blanks. Matrices of

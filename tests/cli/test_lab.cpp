@@ -1,7 +1,11 @@
 // linea lab: every command of every lesson gives what the lesson says, and lessons have their form.
+#include <cstdlib>
+
 #include "lab/excerpt.h"
 #include "lab/expect.h"
+#include "lab/formula.h"
 #include "lab/lesson.h"
+#include "lab/markdown.h"
 #include "tests/cli/program.h"
 
 namespace linea {
@@ -22,8 +26,18 @@ size_t blocks_of(const lab::Lesson& lesson, const std::string& kind) {
                     [&](const lab::Block& block) { return block.kind == kind; }));
 }
 
+// What tools/check_pages.py says of a lab; empty where it finds nothing, or there is no Python.
+std::string findings(const fs::path& lab) {
+  const std::string out = lab.string() + ".findings";
+  const std::string command = "command -v python3 >/dev/null || exit 0; python3 " LINEA_SOURCE
+                              "/tools/check_pages.py " +
+                              lab.string() + " >" + out + " 2>&1";
+  return std::system(command.c_str()) == 0 ? "" : read_file(out);
+}
+
 TEST_P(Lessons, CommandsGiveWhatTheLessonSays) {
-  const Outcome outcome = done("lab run --quick " + GetParam());
+  const Outcome outcome = done("lab run --quick --out lab " + GetParam());
+  EXPECT_EQ(findings(path("lab")), "");
   const lab::Lesson& lesson = lab::find_lesson(GetParam());
   EXPECT_EQ(count_of(outcome.out, "    $ linea "), blocks_of(lesson, "run"));
   EXPECT_GT(count_of(outcome.out, "As expected"), 0u);
@@ -114,6 +128,68 @@ TEST_F(Lab, ChecksAnswers) {
   refused(2, "lab check 3.3 1", {"3.3", "to think about"});
   refused(2, "lab check 99.1 1", {"99.1", "3.1"});
   refused(2, "lab check 3.1 many", {"many"});
+}
+
+// A page is made of data/ alone, and tools/check_pages.py finds what is wrong with one.
+TEST_F(Lab, MakesPagesOfItsRecords) {
+  done("lab run 3 --out lab");
+  const std::string page = bytes("lab/03-order.html"), index = bytes("lab/index.html"),
+                    record = bytes("lab/data/03-order.json");
+  done("lab render --out lab");
+  EXPECT_EQ(bytes("lab/03-order.html"), page);
+  EXPECT_EQ(bytes("lab/index.html"), index);
+  EXPECT_NE(index.find("03-order.html"), std::string::npos);
+  EXPECT_NE(index.find("linea lab run 4 --out lab"), std::string::npos);
+  const auto found_after = [&](const std::string& from, const std::string& to,
+                               const std::string& finding) {
+    std::string changed = page;
+    const size_t at = changed.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    put("lab/03-order.html", changed.replace(at, from.size(), to));
+    EXPECT_NE(findings(path("lab")).find(finding), std::string::npos) << finding;
+  };
+  found_after("</main>", "<p>about 12.5</p></main>", "12.5 does not say");
+  found_after("</main>", "<img src=\"http://x\"></main>", "loads something");
+  found_after("</main>", "<p><a href=\"none.html\">x</a></p></main>", "leads nowhere");
+  found_after("value=\"512\">512", "value=\"513\">513", "513 is 512");
+  found_after("color-scheme", "Color-scheme", "does not allow");
+  put("lab/03-order.html", page);
+  std::string other = record;
+  const size_t at = other.find("\"larger_from\": 33");
+  ASSERT_NE(at, std::string::npos);
+  put("lab/data/03-order.json", other.replace(at, 17, "\"larger_from\": 34"));
+  EXPECT_NE(findings(path("lab")).find("33 is 34"), std::string::npos);
+  done("lab render --out lab");
+  EXPECT_EQ(findings(path("lab")), "");
+  EXPECT_NE(bytes("lab/03-order.html"), page);
+  put("lab/data/03-order.json", "[1]");
+  refused(3, "lab render --out lab", {"03-order.json", "run the lesson again"});
+  refused(2, "lab render --out none", {"none/data", "linea lab run 1"});
+}
+
+TEST_F(Lab, ReadsFormulas) {
+  const auto tex = [](const std::string& text) { return lab::parse_formula(text, true).tex; };
+  EXPECT_EQ(tex("S_t = S_{t-1} + phi(k_t)^T v_t"),
+            "S_{t}=S_{t-1}+\\phi\\left(k_{t}\\right)^{\\top}v_{t}");
+  EXPECT_EQ(tex("x^ = x / D^{1/4}"), "\\hat{x}=\\frac{x}{D^{1/4}}");
+  EXPECT_EQ(tex("(a + b) c / (d + 1)"), "\\frac{\\left(a+b\\right)c}{d+1}");
+  EXPECT_EQ(tex("|q^ + k^|^2"), "\\left|\\hat{q}+\\hat{k}\\right|^{2}");
+  EXPECT_EQ(tex("p(f | k)"), "p\\left(f\\mid k\\right)");
+  EXPECT_EQ(tex("sum_{t<j<=i} a_ij v_j"), "\\sum_{t<j\\le i}a_{i j}v_{j}");
+  EXPECT_EQ(lab::parse_formula("a / b", false).tex, "a/b");
+  for (const char* broken :
+       {"(a", "a)", "|x", "x_", "x^{", "/ 2", "", "gated", "[", "_", "a /", "\xFF"})
+    EXPECT_NO_THROW(static_cast<void>(lab::math_element(broken, true))) << broken;
+}
+
+TEST_F(Lab, ReadsTextsForTerminals) {
+  const auto measured = [](const std::string& place, const std::string&) {
+    return "<" + place + ">";
+  };
+  EXPECT_EQ(lab::plain_text("at $N = 64$ [65](=4*(5+1)) or `$x$`", measured),
+            "at N = 64 65 or `$x$`");
+  EXPECT_EQ(lab::plain_text("[1.5](<@a; b @7>) [text](x) [2](docs/a.md)", measured),
+            "<a; b @7> [text](x) 2");
 }
 
 TEST_F(Lab, CutsOutDefinitions) {

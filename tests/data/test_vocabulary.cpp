@@ -1,5 +1,6 @@
 #include "data/vocabulary.h"
 
+#include "data/utf8.h"
 #include "tests/data/data_helpers.h"
 
 namespace linea {

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "data/files.h"
+#include "data/page.h"
 #include "train/commands.h"
 #include "train/format.h"
 #include "train/record/curves.h"
@@ -192,16 +193,14 @@ double patience(const RunHistory& history) {
 
 // The page's head: its title and the state of the run.
 std::string head_html(const std::string& name, RunStatus status) {
-  std::string page =
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n";
-  if (status == RunStatus::running)
-    page += fmt::format("<noscript><meta http-equiv=\"refresh\" content=\"{}\"></noscript>\n",
+  const std::string reload =
+      status != RunStatus::running
+          ? ""
+          : fmt::format("<noscript><meta http-equiv=\"refresh\" content=\"{}\"></noscript>\n",
                         kReloadSeconds);
-  return page + fmt::format(
-                    "<title>{0}</title>\n<style>{1}{2}</style>\n</head>\n<body>\n"
-                    "<h1>{0} <span id=\"badge\" class=\"{3}\">{3}</span></h1>\n",
-                    escape_xml(name), report_style(), chart_style(), word_of(status));
+  return page_start(name, report_style() + chart_style(), reload) +
+         fmt::format("<h1>{0} <span id=\"badge\" class=\"{1}\">{1}</span></h1>\n", escape_xml(name),
+                     word_of(status));
 }
 
 std::string progress_html(const RunHistory& history, const RunConfig& config, int64_t step,
@@ -227,20 +226,6 @@ std::string progress_html(const RunHistory& history, const RunConfig& config, in
 }
 
 }  // namespace
-
-std::string base64(const std::string& bytes) {
-  constexpr const char* kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    for (size_t j = i; j < i + 3; ++j)
-      group = group << 8 | (j < bytes.size() ? static_cast<unsigned char>(bytes[j]) : 0u);
-    for (size_t digit = 0; digit < 4; ++digit)
-      text += i + digit <= bytes.size() ? kDigits[group >> (18 - 6 * digit) & 63] : '=';
-  }
-  return text;
-}
 
 void write_report(const fs::path& run, const RunConfig& config, const TaskShape& shape,
                   int64_t step, RunStatus status) {

@@ -13,9 +13,6 @@ namespace linea {
 
 enum class RunStatus { running, finished, stopped, failed };
 
-// RFC 4648, section 4.
-std::string base64(const std::string& bytes);
-
 // From the files of the run. While it is running, browsers load the page again every few seconds,
 // and say where the page is too old for a program that still writes it.
 // Errors: ErrorKind::write, and those of reading the files.

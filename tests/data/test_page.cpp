@@ -1,12 +1,12 @@
-// The encoding of images in a run's page; tests/cli/test_report.cpp reads whole pages.
-#include "train/record/report.h"
+// The encoding of images in pages; tests/cli/test_report.cpp reads whole pages.
+#include "data/page.h"
 
 #include <gtest/gtest.h>
 
 namespace linea {
 namespace {
 
-TEST(Report, EncodesTheVectorsOfTheStandard) {
+TEST(Page, EncodesTheVectorsOfTheStandard) {
   EXPECT_EQ(base64(""), "");
   EXPECT_EQ(base64("f"), "Zg==");
   EXPECT_EQ(base64("fo"), "Zm8=");

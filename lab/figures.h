@@ -1,0 +1,48 @@
+// The figures of the pages, W1 to W13, each made of the record of one lesson.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lab/record.h"
+
+namespace linea::lab {
+
+struct Figure {
+  std::string title;
+  std::string body;     // images, perhaps with choices
+  std::string caption;  // HTML: what the figure shows, with its numbers
+  std::string table;    // the numbers, rows of <tr>
+  std::string command;  // that gives them
+};
+
+// The element <figure> of a name such as w3. Where the record lacks its numbers, it says so. Error:
+// ErrorKind::input, no such figure.
+std::string figure_element(const std::string& name, const Record& record);
+
+// Panels of which a radio button chooses one; without CSS, and on paper those that are `still`, all
+// are shown.
+struct Panel {
+  std::string label, body;
+  bool still = true;
+};
+// `film`: the script of the page replaces the buttons by a range.
+std::string choice(const std::string& name, const std::string& legend,
+                   const std::vector<Panel>& panels, size_t chosen, bool film = false);
+
+std::string table_head(const std::vector<std::string>& titles);
+std::string table_row(const std::vector<std::string>& cells);  // HTML
+
+// figures_*.cpp
+Figure w1(const Record& record);
+Figure w2(const Record& record);
+Figure w3(const Record& record);
+Figure w4(const Record& record);
+Figure w5(const Record& record);
+Figure w6(const Record& record);
+Figure w7(const Record& record);
+Figure w8(const Record& record);
+Figure w11(const Record& record);
+Figure w13(const Record& record);
+
+}  // namespace linea::lab

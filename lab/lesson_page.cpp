@@ -1,0 +1,249 @@
+// A lesson as a page, with the outputs of its record.
+#include <algorithm>
+
+#include "base/error.h"
+#include "data/chart.h"
+#include "data/files.h"
+#include "data/page.h"
+#include "lab/expect.h"
+#include "lab/figures.h"
+#include "lab/formula.h"
+#include "lab/markdown.h"
+#include "lab/number.h"
+#include "lab/pages.h"
+
+namespace linea::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kLongOutput = 40;  // lines; longer ones are folded away
+
+std::string joined(const std::vector<std::string>& lines) {
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
+// With its line breaks, which escape_xml() replaces.
+std::string escape_lines(const std::vector<std::string>& lines) {
+  std::string result;
+  for (const std::string& line : lines) result += escape_xml(line) + "\n";
+  return result;
+}
+
+std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines(1);
+  for (const char c : text)
+    if (c == '\n')
+      lines.emplace_back();
+    else
+      lines.back() += c;
+  if (lines.back().empty()) lines.pop_back();
+  return lines;
+}
+
+// The parts of a line that are two blanks or more apart.
+std::vector<std::string> split_formulas(const std::string& line) {
+  std::vector<std::string> parts;
+  for (size_t at = line.find_first_not_of(' '); at < line.size();) {
+    const size_t end = std::min(line.find("  ", at), line.size());
+    parts.push_back(line.substr(at, end - at));
+    at = line.find_first_not_of(' ', end);
+  }
+  return parts;
+}
+
+class LessonPage {
+ public:
+  LessonPage(const Lesson& lesson, const Record& record) : lesson_(lesson), record_(record) {}
+
+  std::string body() {
+    std::string html;
+    for (const Block& block : lesson_.blocks) {
+      if (block.kind == "text") html += to_html(joined(block.lines), measured_);
+      if (block.kind == "formula") html += formula(block);
+      if (block.kind == "predict") html += predict(block);
+      if (block.kind == "run") html += run(block);
+      if (block.kind == "expect") html += expect(block);
+      if (block.kind == "figure") html += figure_element(block.about, record_);
+      if (block.kind == "code") html += code(block);
+      if (block.kind == "question") html += question(block);
+    }
+    return html;
+  }
+
+ private:
+  static std::string formula(const Block& block) {
+    std::string html;
+    for (const std::string& line : block.lines) {
+      // One that may be wider than the page can be scrolled by keys.
+      html +=
+          line.size() > 40 ? "<div class=\"formula\" tabindex=\"0\">" : "<div class=\"formula\">";
+      for (const std::string& part : split_formulas(line)) html += math_element(part, true);
+      html += "</div>\n";
+    }
+    return html;
+  }
+
+  std::string predict(const Block& block) const {
+    std::string html = "<div class=\"predict\">\n" + to_html(joined(block.plain()), measured_);
+    for (const std::string& answer : block.values("answer"))
+      html +=
+          "<details><summary>The answer</summary>\n" + to_html(answer, measured_) + "</details>\n";
+    return html + "</div>\n";
+  }
+
+  // The block's command in the record: its number, or that of its shorter version.
+  std::string run(const Block& block) {
+    run_ = next_++;
+    const std::string at = fmt::format("/runs/{}", run_);
+    if (!record_.has(at)) return "";
+    const std::vector<std::string> output = split_lines(record_.text(at + "/output"));
+    const double seconds = record_.value(at + "/seconds");
+    std::string html = "<div class=\"run\"><pre class=\"command\"><code>" +
+                       escape_xml(record_.text(at + "/command")) + "</code></pre></div>\n";
+    if (record_.flag(at + "/quick"))
+      html += "<p class=\"mute\">This was the shorter version of <code>" +
+              escape_xml(block.plain().at(0)) + "</code></p>\n";
+    const std::string lines =
+        "<pre class=\"output\" tabindex=\"0\"><code>" + escape_lines(output) + "</code></pre>\n";
+    html += std::ssize(output) > kLongOutput
+                ? "<details><summary>The output</summary>\n" + lines + "</details>\n"
+                : lines;
+    html += fmt::format("<p class=\"mute\">It took <time datetime=\"PT{0:.1f}S\">{0:.1f} s</time>.",
+                        seconds);
+    for (const std::string& longer : block.values("long"))
+      html += " With more time: <code>" + escape_xml(longer) + "</code>";
+    return html + "</p>\n";
+  }
+
+  std::string expect(const Block& block) const {
+    const std::string at = fmt::format("/runs/{}", run_);
+    if (!record_.has(at)) return "";
+    for (size_t i = 0; i < record_.size(at + "/as_expected"); ++i)
+      if (record_.text(fmt::format("{}/as_expected/{}", at, i)) == block.about)
+        return fmt::format("<p class=\"ok\">As expected ({}).</p>\n", escape_xml(block.about));
+    const std::string differs = record_.text(at + "/differs");
+    if (differs.empty()) return "";
+    return "<p class=\"differs\">Not as expected:</p>\n<pre>" + escape_lines(split_lines(differs)) +
+           "</pre>\n";
+  }
+
+  static std::string code(const Block& block) {
+    return fmt::format(
+        "<p class=\"mute\"><code>{}</code></p>\n<pre class=\"code\" tabindex=\"0\"><code>{}</code>"
+        "</pre>\n",
+        escape_xml(block.about.substr(0, block.about.find(' '))), escape_lines(block.lines));
+  }
+
+  std::string question(const Block& block) const {
+    const std::string id = block.about.substr(0, block.about.find(' '));
+    const bool checked = block.about.find(" text") == std::string::npos;
+    std::string html =
+        fmt::format("<section class=\"question\">\n<h3>Exercise <code>{}</code></h3>\n{}", id,
+                    to_html(joined(block.plain()), measured_));
+    if (checked)
+      html += fmt::format("<p>Check it: <code>linea lab check {} {}</code></p>\n", id,
+                          block.about.find(" file") == std::string::npos ? "NUMBER" : "FILE.json");
+    const std::vector<std::string> hints = block.values("hint");
+    for (size_t i = 0; i < hints.size(); ++i)
+      html += fmt::format("<details><summary>{}</summary>\n{}</details>\n",
+                          i == 0 ? "A hint" : "Another hint", to_html(hints[i], measured_));
+    return html + "</section>\n";
+  }
+
+  const Lesson& lesson_;
+  const Record& record_;
+  size_t run_ = 0, next_ = 0;
+  MeasuredText measured_ = [this](const std::string& place, const std::string& text) {
+    const std::string pointer =
+        record_.has(fmt::format("/runs/{}", run_)) ? record_.pointer_to(run_, place) : "";
+    if (pointer.empty()) return published_number(text, "a run of this command");
+    return measured_number(word_at(place, record_.text(fmt::format("/runs/{}/output", run_))),
+                           record_.file_name() + "#" + pointer);
+  };
+};
+
+std::string page(const std::string& title, const std::string& body) {
+  const std::string style = lab_style(), script = lab_script();
+  return page_start(title, style, content_policy(style, script)) +
+         "<a class=\"skip\" href=\"#lesson\">Skip to the lesson</a>\n" + body + "<script>" +
+         script + "</script>\n</body>\n</html>\n";
+}
+
+bool was_run(const Lesson& lesson, const fs::path& folder) {
+  return fs::exists(folder / "data" / (lesson.name + ".json"));
+}
+
+std::string link_to(const Lesson& lesson, const char* attributes, const std::string& before) {
+  return fmt::format("<a {}href=\"{}.html\">{}<span class=\"id\">{}</span> {}</a>\n", attributes,
+                     lesson.name, before, lesson.id, escape_xml(lesson.title));
+}
+
+// The lessons before and after this one that have a page.
+std::string navigation(const Lesson& lesson, const fs::path& folder) {
+  const Lesson *before = nullptr, *after = nullptr;
+  bool passed = false;
+  for (const Lesson& other : lessons()) {
+    if (other.id == lesson.id) {
+      passed = true;
+    } else if (was_run(other, folder)) {
+      if (!passed) before = &other;
+      if (passed && after == nullptr) after = &other;
+    }
+  }
+  std::string html = "<nav aria-label=\"Lessons\">\n<a href=\"index.html\">All lessons</a>\n";
+  if (before != nullptr) html += link_to(*before, "rel=\"prev\" ", "Before: ");
+  if (after != nullptr) html += link_to(*after, "rel=\"next\" ", "After: ");
+  return html + "</nav>\n";
+}
+
+std::string index_page(const fs::path& folder) {
+  std::string rows, missing;
+  for (const Lesson& lesson : lessons())
+    if (was_run(lesson, folder))
+      rows += "<li>" + link_to(lesson, "", "") + "</li>\n";
+    else
+      missing += fmt::format(
+          "<li><span class=\"id\">{0}</span> {1}: <code>linea lab run {0} --out lab</code></li>\n",
+          lesson.id, escape_xml(lesson.title));
+  std::string html =
+      "<main id=\"lesson\">\n<h1>How linear attention is trained</h1>\n"
+      "<p>Lessons whose commands ran on this machine. Needed before: matrix products, exp and log, "
+      "the chain rule, expectation and variance. Lessons with letters continue those before "
+      "them.</p>\n<ul class=\"lessons\">\n" +
+      rows + "</ul>\n";
+  if (!missing.empty()) html += "<h2>Not run yet</h2>\n<ul>\n" + missing + "</ul>\n";
+  return page("How linear attention is trained", html + "</main>\n");
+}
+
+}  // namespace
+
+std::string lesson_page(const Lesson& lesson, const Record& record, const fs::path& folder) {
+  const std::string title = lesson.id + " \u00b7 " + lesson.title;
+  const std::string body = LessonPage(lesson, record).body();
+  return page(
+      title,
+      fmt::format("<header>\n{0}</header>\n<main id=\"lesson\">\n<h1><span class=\"id\">{1}</span>"
+                  "{2}</h1>\n{3}</main>\n<footer>\n<p>Made by <code>{4}</code> with Linea "
+                  "<code>{5}</code> on <code>{6}</code>, <code>{7:.0f}</code> threads, in "
+                  "<time datetime=\"PT{8:.1f}S\">{8:.1f} s</time>; numbers: <code>data/{9}</code>. "
+                  "To write it from them: <code>linea lab render --out lab</code></p>\n</footer>\n",
+                  navigation(lesson, folder), lesson.id, escape_xml(lesson.title), body,
+                  escape_xml(record.text("/command")), escape_xml(record.text("/version")),
+                  escape_xml(record.text("/machine")), record.value("/threads"),
+                  record.value("/seconds"), escape_xml(record.file_name())));
+}
+
+size_t write_pages(const fs::path& folder) {
+  size_t count = 0;
+  for (const Lesson& lesson : lessons()) {
+    if (!was_run(lesson, folder)) continue;
+    const Record record(folder / "data" / (lesson.name + ".json"));
+    write_file_atomically(folder / (lesson.name + ".html"), lesson_page(lesson, record, folder));
+    ++count;
+  }
+  if (count > 0) write_file_atomically(folder / "index.html", index_page(folder));
+  return count;
+}
+
+}  // namespace linea::lab

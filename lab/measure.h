@@ -1,0 +1,23 @@
+// The numbers of figures that no command of a lesson prints, measured by the functions that compute
+// attention. Each is an object for `figures` of the lesson's record.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "tensor/tensor.h"
+
+namespace linea::lab {
+
+// For the figures of the lesson with this number or letter; `quick`: smaller ones.
+nlohmann::ordered_json measure_figures(const std::string& lesson, bool quick);
+
+nlohmann::ordered_json measure_state();   // W3
+nlohmann::ordered_json measure_forms();   // W4
+nlohmann::ordered_json measure_sweeps();  // W5
+
+// Rows of the last axis, rounded to `digits` significant digits.
+nlohmann::ordered_json rows_json(const Tensor& x, int digits = 7);
+double rounded(double x, int digits);
+
+}  // namespace linea::lab

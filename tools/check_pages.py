@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Checks the pages of a lab as files: sizes, that nothing is loaded, where numbers come from, names of images, formulas.
+
+tools/check-pages.sh runs it:  check_pages.py LAB
+"""
+import base64
+import hashlib
+import html.parser
+import json
+import math
+import pathlib
+import re
+import sys
+
+MAX_ALL, MAX_LESSON = 3_000_000, 320_000  # bytes
+MIN_NAME = 40  # characters of an image's name
+# No source is needed in these: code, formulas, times, drawings (whose names are checked), choices of a figure.
+EXEMPT_TAGS = {"code", "pre", "math", "time", "data", "style", "script", "svg", "label", "title", "nav"}
+EXEMPT_CLASSES = {"id"}
+VOID = {"meta", "input", "img", "br", "link", "hr"}
+# Two digits or more, or a point; not parts of words such as float32.
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?![\w])")
+PROVENANCE = ("command", "version", "machine", "threads", "seed", "seconds")
+FUNCTIONS = {name: getattr(math, name) for name in ("exp", "sqrt", "floor", "ceil")} | {"ln": math.log}
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self, path, data):
+        super().__init__(convert_charrefs=True)
+        self.path, self.data, self.wrong = path, data, []
+        self.open, self.ids, self.labels, self.figures = [], set(), [], []
+        self.text, self.number, self.formulas, self.sources, self.policy = "", None, [], {"style": [], "script": []}, ""
+        self.numbers = 0
+
+    def say(self, message):
+        self.wrong.append(f"{self.path.name}:{self.getpos()[0]}: {message}")
+
+    def classes(self):
+        return {name for _, attributes in self.open for name in attributes.get("class", "").split()}
+
+    def handle_starttag(self, tag, pairs):
+        attributes = {name: value or "" for name, value in pairs}
+        if "style" in attributes or any(name.startswith("on") for name in attributes):
+            self.say(f"<{tag}> has a style or a handler of its own, which the policy blocks")
+        for name in ("src", "href", "srcset", "action", "data", "poster"):
+            value = attributes.get(name, "")
+            if name == "href" and tag == "a":
+                if not re.match(r"https?:", value) and not value.startswith("#") and not (self.path.parent / value).exists():
+                    self.say(f"the link to {value} leads nowhere")
+            elif value and not value.startswith("data:") and not value.startswith("#"):
+                self.say(f"<{tag} {name}={value}> loads something")
+        if tag == "link" or attributes.get("type") == "module":
+            self.say(f"<{tag}> loads something")
+        if "id" in attributes:
+            if attributes["id"] in self.ids:
+                self.say(f"two elements have the id {attributes['id']}")
+            self.ids.add(attributes["id"])
+        if tag == "label":
+            self.labels.append(attributes.get("for", ""))
+        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy":
+            self.policy = attributes["content"]
+        if tag == "figure":
+            self.figures.append([attributes.get("id", ""), 0])
+        if tag in ("svg", "img"):
+            self.image(tag, attributes)
+        if tag == "math":
+            self.formulas.append("")
+        if tag not in VOID:
+            self.open.append((tag, attributes))
+        if tag == "data":
+            self.number = ""
+
+    def image(self, tag, attributes):
+        name = attributes.get("alt" if tag == "img" else "aria-label", "")
+        if self.figures and any(open_tag == "figure" for open_tag, _ in self.open):
+            self.figures[-1][1] += 1
+        if tag == "svg" and "chart" in attributes.get("class", ""):
+            return  # its <desc> is its longer name
+        if len(name) < MIN_NAME or not re.search(r"\d", name):
+            self.say(f"<{tag}> has the name '{name}': at least {MIN_NAME} characters, with a number")
+
+    def handle_endtag(self, tag):
+        if tag in VOID:
+            return
+        if not self.open or self.open[-1][0] != tag:
+            return self.say(f"</{tag}> closes <{self.open[-1][0] if self.open else ''}>")
+        _, attributes = self.open.pop()
+        if tag == "data":
+            self.check_number(attributes, self.number)
+            self.number = None
+
+    def handle_data(self, text):
+        tags = {tag for tag, _ in self.open}
+        if self.number is not None:
+            self.number += text
+        if self.open and self.open[-1][0] in self.sources:
+            self.sources[self.open[-1][0]].append(text)
+        if self.open and self.open[-1][0] == "annotation":
+            self.formulas[-1] += text
+        if tags & EXEMPT_TAGS or self.classes() & EXEMPT_CLASSES or self.is_choice():
+            return
+        for match in NUMBER.finditer(text):
+            if len(re.sub(r"\D", "", match.group())) > 1 or "." in match.group():
+                self.say(f"the number {match.group()} does not say where it comes from: ...{text[max(0, match.start() - 30):match.end() + 10].strip()}")
+
+    def is_choice(self):  # what a reader may predict
+        return "predict" in self.classes() and any(tag == "li" for tag, _ in self.open)
+
+    def check_number(self, attributes, text):
+        self.numbers += 1
+        try:
+            value, kind = float(text.replace(",", "")), attributes.get("class")
+            if attributes.get("value") != text.replace(",", ""):
+                self.say(f"{text} has the value {attributes.get('value')}")
+            if kind == "published":
+                if not attributes.get("data-by"):
+                    self.say(f"{text} is published nowhere")
+                return
+            if kind == "exact":
+                expected = eval(attributes["data-by"].replace("^", "**"), {"__builtins__": {}}, FUNCTIONS)
+            elif kind == "measured":
+                name, pointer = attributes["data-from"].split("#")
+                expected = self.data[name]
+                for part in pointer.split("/")[1:]:
+                    expected = expected[int(part) if isinstance(expected, list) else part]
+            else:
+                return self.say(f"{text} is a number of no kind")
+            mantissa, _, exponent = text.replace(",", "").partition("e")
+            half = 0.5 * 10 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+            digits = len(re.sub(r"\D", "", mantissa).lstrip("0"))
+            whole_digits = kind == "measured" and digits >= 6  # printed with so many significant digits
+            if abs(value - expected) > half * 1.01 and not (whole_digits and abs(value - expected) <= 5e-6 * abs(expected)):
+                self.say(f"{text} is {expected} by {attributes.get('data-by') or attributes.get('data-from')}")
+        except (KeyError, IndexError, ValueError, TypeError, SyntaxError, NameError) as error:
+            self.say(f"{text}: {attributes} cannot be followed: {error!r}")
+
+    def finish(self):
+        self.close()
+        for label in self.labels:
+            if label not in self.ids:
+                self.say(f"a label is for {label}, which is not there")
+        for name, images in self.figures:
+            if images == 0:
+                self.say(f"figure {name} has no image")
+        for formula in self.formulas:
+            if not formula.strip():
+                self.say("a formula has no TeX")
+        for kind, texts in self.sources.items():
+            for text in texts:
+                digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+                if f"'sha256-{digest}'" not in self.policy:
+                    self.say(f"the policy does not allow the page's own <{kind}>")
+        if "default-src 'none'" not in self.policy:
+            self.say("there is no policy that keeps the page from loading anything")
+        for style in self.sources["style"]:
+            if re.search(r"url\(|@import", style):
+                self.say("the style loads something")
+
+
+def main():
+    lab = pathlib.Path(sys.argv[1])
+    data = {path.name: json.loads(path.read_text()) for path in sorted((lab / "data").glob("*.json"))}
+    wrong, size, numbers, formulas = [], 0, 0, 0
+    for name, record in data.items():
+        wrong += [f"data/{name} has no {key}" for key in PROVENANCE if key not in record]
+        if not (lab / name.replace(".json", ".html")).exists():
+            wrong.append(f"data/{name} has no page")
+    pages = sorted(lab.glob("*.html"))
+    for path in pages:
+        text = path.read_text()
+        size += len(text.encode())
+        if path.name[0].isalnum() and path.name.replace(".html", ".json") in data and len(text.encode()) > MAX_LESSON:
+            wrong.append(f"{path.name} has {len(text.encode())} bytes, of {MAX_LESSON} at most")
+        page = Page(path, data)
+        page.feed(text)
+        page.finish()
+        wrong += page.wrong
+        numbers, formulas = numbers + page.numbers, formulas + len(page.formulas)
+    if not data or len(pages) != len(data) + 1:
+        wrong.append(f"{lab} has {len(data)} records and {len(pages)} pages: one more, the index, is expected")
+    if size > MAX_ALL:
+        wrong.append(f"the pages have {size} bytes, of {MAX_ALL} at most")
+    print("\n".join(wrong), end="\n" if wrong else "")
+    print(f"{lab}: {len(pages)} pages, {size} bytes, {numbers} numbers and {formulas} formulas with their sources, "
+          f"{len(wrong)} findings")
+    sys.exit(bool(wrong))
+
+
+main()
