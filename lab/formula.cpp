@@ -285,7 +285,7 @@ class Parser {
     const size_t first = at_;
     while (is_letter(peek())) ++at_;
     const std::string name = text_.substr(first, at_ - first);
-    if (name == "sum") return same({"<mo>&#8721;</mo>", "\\sum"});
+    if (name == "sum" && peek() == '_') return same({"<mo>&#8721;</mo>", "\\sum"});
     if (name == "sqrt" && peek() == '(') {
       const Formula inside = in_brackets('(').inside;
       return same({"<msqrt>" + inside.mathml + "</msqrt>", "\\sqrt{" + inside.tex + "}"});

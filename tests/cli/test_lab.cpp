@@ -178,7 +178,7 @@ TEST_F(Lab, ReadsFormulas) {
   EXPECT_EQ(tex("sum_{t<j<=i} a_ij v_j"), "\\sum_{t<j\\le i}a_{i j}v_{j}");
   EXPECT_EQ(lab::parse_formula("a / b", false).tex, "a/b");
   for (const char* broken :
-       {"(a", "a)", "|x", "x_", "x^{", "/ 2", "", "gated", "[", "_", "a /", "\xFF"})
+       {"(a", "a)", "|x", "x_", "x^{", "/ 2", "", "gated", "sum", "[", "_", "a /", "\xFF"})
     EXPECT_NO_THROW(static_cast<void>(lab::math_element(broken, true))) << broken;
 }
 
