@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "lab/expect.h"
 #include "lab/lesson.h"
+#include "lab/markdown.h"
 #include "lab/run.h"
 #include "train/record/table.h"
 
@@ -70,9 +71,10 @@ bool check_answer(const std::string& id, const std::string& answer, int64_t hint
   }
   const std::vector<std::string> hints = question.block->values("hint"),
                                  reads = question.block->values("read");
+  const auto as_written = [](const std::string&, const std::string& text) { return text; };
   const auto index = static_cast<size_t>(hint - 1);
   if (index < hints.size())
-    print_wrapped(fmt::format("{}: not yet. {}", id, hints[index]), 2);
+    print_wrapped(fmt::format("{}: not yet. {}", id, plain_text(hints[index], as_written)), 2);
   else
     print_wrapped(fmt::format("{}: not yet.{}{}", id, reads.empty() ? "" : " Read ",
                               reads.empty() ? "" : reads.front()),
