@@ -131,6 +131,20 @@ TEST(StepOfRanks, IsThatOfOneProcessInBlocksThatRunTwice) {
   expect_alike(recomputed);
 }
 
+// The second micro-batch begins in the middle of the step, for every thread that drops its rows.
+TEST(StepOfRanks, DropsTheSameRowsOnAnyNumberOfThreads) {
+  const int before = context().threads;
+  std::vector<std::vector<double>> moments;
+  for (const int threads : {1, 3}) {
+    set_threads(threads);
+    SharedRun run(shared("linear"), ranks());
+    run.run(0);
+    moments.push_back(run.numbers_of(run.optimizer.moments()));
+  }
+  set_threads(before);
+  EXPECT_EQ(moments[1], moments[0]);
+}
+
 TEST(StepOfRanks, RefusesMoreRanksThanRows) {
   RunConfig config = shared("linear");
   config.batch = config.accumulate = 1;
