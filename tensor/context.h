@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/scoped.h"
 #include "tensor/element.h"
 #include "tensor/memory.h"
 
@@ -51,6 +52,13 @@ struct WorkSizes {
   int64_t blocks = 512, cut = 16;
 };
 
+// Which rows of a training step a batch has: [first, ...) of the `all` rows of the step, which may
+// be cut into batches and over processes, `length` tokens each. Random numbers go by a row's number
+// in its step. all = 0: the batch is the whole step.
+struct StepRows {
+  int64_t first = 0, all = 0, length = 0;
+};
+
 struct Context {
   Device device;
   Allocator* workspace = nullptr;        // temporary memory of kernels
@@ -62,12 +70,18 @@ struct Context {
   // it rounds to bf16 the factors of the products of layers and (AVX512-BF16) linear attention.
   FloatProducts products = FloatProducts::exact;
   WorkSizes sizes{};
+  StepRows rows{};
 };
 
 // The calling thread's context; initially the CPU with all cores that OpenMP offers. The first call
 // sets OpenMP's default number of threads to 1, which BLAS takes: a program with parallel regions of
 // its own names their threads.
 Context& context();
+
+// For its lifetime the batch of this thread, and of those that work for it, has these rows.
+struct BatchOfStep : Scoped<StepRows> {
+  explicit BatchOfStep(const StepRows& rows) : Scoped(context().rows, rows) {}
+};
 
 // Switches this thread to a device: new tensors and ops use it. Error: ErrorKind::usage where this
 // build or this machine has no such device.

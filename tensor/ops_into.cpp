@@ -1,8 +1,8 @@
 // Ops that write to existing memory.
 #include "tensor/backend.h"
+#include "tensor/context.h"
 #include "tensor/launch.h"
 #include "tensor/ops.h"
-#include "tensor/step_rows.h"
 
 namespace linea::ops {
 
@@ -28,7 +28,7 @@ void dropout_into(const Tensor& x, float rate, uint32_t stream_id, int64_t first
   require(rate >= 0 && rate < 1, "dropout: the rate is {}; it must be in [0, 1)", rate);
   require_shape("dropout", "y", y, x.shape());
   LINEA_LAUNCH(dropout, common_dtype("dropout", {&x, &y}), data(x), data(y), x.numel(), rate,
-               stream_id, first + step_rows().first * step_rows().length * x.size(-1));
+               stream_id, first + context().rows.first * context().rows.length * x.size(-1));
 }
 
 void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,

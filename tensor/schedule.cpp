@@ -6,7 +6,6 @@
 #include "base/scoped.h"
 #include "base/shares.h"
 #include "tensor/context.h"
-#include "tensor/step_rows.h"
 
 namespace linea {
 
@@ -18,14 +17,12 @@ void on_threads(int64_t count, const std::function<void(int64_t, int)>& body) {
   }
   Context each = context();
   each.threads = 1;
-  const StepRows rows = step_rows();
   cpu::RegionError error;
   cpu::Shares shares(count, threads);
 #pragma omp parallel num_threads(threads)
   {
     const int thread = omp_get_thread_num();
     const Scoped<Context> own(context(), each);
-    const BatchOfStep same(rows);
     shares.each(thread, [&](int64_t item) { error.run([&] { body(item, thread); }); });
   }
   error.rethrow();

@@ -12,7 +12,7 @@
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
 #include "nn/over_ranks.h"
-#include "tensor/step_rows.h"
+#include "tensor/context.h"
 
 namespace linea {
 namespace {
@@ -144,7 +144,7 @@ class Vq final : public MappedAttention, public TrainingHooks {
   // A key of the step for every code, should it be dead; 0 where the step's other batches have it.
   void draw_candidates(const Tensor& keys, const AttentionMask& mask) {
     const int64_t H = options_.heads, F = codes_, D = options_.key_size, S = keys.size(2);
-    const StepRows& part = step_rows();
+    const StepRows& part = context().rows;
     const int64_t all_rows = part.all == 0 ? keys.size(0) : part.all;
     const std::vector<double> all = keys.to_doubles();
     const std::vector<int32_t> valid = mask.lengths(keys.size(0), S);

@@ -5,8 +5,8 @@
 
 #include "autograd/ops.h"
 #include "nn/over_ranks.h"
+#include "tensor/context.h"
 #include "tensor/ops.h"
-#include "tensor/step_rows.h"
 #include "train/timing.h"
 
 namespace linea {
