@@ -33,11 +33,12 @@ class Generator {
       : model_(model), options_(options) {}
 
   // For each row: reads `prompt[row]` (at least one token, all rows of one length), then samples
-  // `count` tokens. An unbounded model (Model::is_unbounded) continues from its state past
-  // its length, others from the last half of their length, read again, so that a token costs O(1)
+  // `count` tokens. An unbounded model (Model::is_unbounded) continues from its state past its
+  // length, others from the last half of their length, read again, so that a token costs O(1)
   // whatever the count. `on_tokens`, where given, gets each position's tokens in order and returns
-  // whether to continue; on a GPU they arrive up to 64 positions late. Once it returns false, the rows end with these tokens. *not_captured, where
-  // given, receives the reason why a GPU could not capture a position's work; empty: it could.
+  // whether to continue; on a GPU they arrive up to 64 positions late. Once it returns false, the
+  // rows end with these tokens. *not_captured, where given, receives the reason why a GPU could not
+  // capture a position's work; empty: it could.
   // Error: guidance of a model that was trained without class dropout.
   using TokenCallback = std::function<bool(const std::vector<int32_t>& tokens)>;
   std::vector<std::vector<int32_t>> sample(const std::vector<std::vector<int32_t>>& prompt,
