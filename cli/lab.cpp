@@ -80,7 +80,7 @@ void add_lab(CLI::App& program, int& exit_code) {
     exit_code = run_lessons(*options);
   });
   CLI::App& render =
-      add_command(command, "render", "make the pages again from what is kept of the runs",
+      add_command(command, "render", "make the pages again from the records of the runs",
                   "Example:  linea lab render --out lab\n\nReads lab/data; nothing is run.");
   add_option(render, "--out", options->out, "the folder of `linea lab run --out`",
              OptionKind::required);

@@ -26,7 +26,7 @@ std::string figure_element(const std::string& name, const Record& record) {
           "<figure class=\"figure\" id=\"{}\">\n<p class=\"title\">{}</p>\n{}<figcaption>{}"
           "</figcaption>\n<details><summary>The numbers</summary>\n<div class=\"wide\" "
           "tabindex=\"0\" role=\"region\" aria-label=\"Numbers of the figure\">\n<table>\n{}"
-          "</table>\n</div>\n<p class=\"mute\">From <code>{}</code>, kept in <code>data/{}</code>"
+          "</table>\n</div>\n<p class=\"mute\">From <code>{}</code>, saved in <code>data/{}</code>"
           "</p>\n</details>\n</figure>\n",
           name, escape_xml(figure.title), figure.body, figure.caption, figure.table,
           escape_xml(figure.command), escape_xml(record.file_name()));

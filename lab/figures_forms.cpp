@@ -23,9 +23,19 @@ void add_form(Svg& svg, double x, size_t tokens, size_t chunk, size_t i, bool ha
   if (!has_state) return;
   const size_t before = i / chunk * chunk;  // positions that the state holds
   if (before == 0) return;
-  const double top = 40 + kCell * static_cast<double>(before), width = kCell * double(before);
-  svg.box(x, 40 + kCell * static_cast<double>(i), width - 2, kCell - 2, "b");
-  svg.text(x + 2, top - 6, "", "m");
+  svg.box(x, 40 + kCell * static_cast<double>(i), kCell * static_cast<double>(before) - 2,
+          kCell - 2, "b");
+}
+
+// A row of a table: position i, and the two numbers of each of `names` there.
+std::string row_of_pairs(const Record& record, const std::string& folder,
+                         const std::vector<const char*>& names, size_t i) {
+  std::vector<std::string> cells = {fmt::format("<code>{}</code>", i + 1)};
+  for (const char* name : names) {
+    const std::string at = fmt::format("{}/{}/{}", folder, name, i);
+    cells.push_back(record.measured(at + "/0") + ", " + record.measured(at + "/1"));
+  }
+  return table_row(cells);
 }
 
 std::string forms_panel(const Record& record, size_t i, size_t tokens, size_t chunk) {
@@ -67,12 +77,7 @@ Figure w4(const Record& record) {
   for (size_t i = 0; i < tokens; ++i) {
     panels.push_back({fmt::format("{}", i + 1), forms_panel(record, i, tokens, chunk),
                       i == 0 || i == 5 || i + 1 == tokens});
-    std::vector<std::string> cells = {fmt::format("<code>{}</code>", i + 1)};
-    for (const char* form : {"quadratic", "chunked", "recurrent"}) {
-      const std::string at = fmt::format("/figures/w4/outputs/{}/{}", form, i);
-      cells.push_back(record.measured(at + "/0") + ", " + record.measured(at + "/1"));
-    }
-    table += table_row(cells);
+    table += row_of_pairs(record, "/figures/w4/outputs", {"quadratic", "chunked", "recurrent"}, i);
   }
   Figure figure{"Where an output comes from, in three forms", "", "", table,
                 record.text("/figures/w4/command")};
@@ -159,20 +164,15 @@ Figure w5(const Record& record) {
     panels.push_back({fmt::format("{}", step + 1), sweep_panel(record, step, steps),
                       step == steps / 2 || step + 1 == 2 * steps});
   std::string table = table_head({"position", "dq", "dk", "dk without the denominator", "dv"});
-  for (size_t i = 0; i < steps; ++i) {
-    std::vector<std::string> cells = {fmt::format("<code>{}</code>", i + 1)};
-    for (const char* name : {"dq", "dk", "dk_of_numerator", "dv"}) {
-      const std::string at = fmt::format("/figures/w5/{}/{}", name, i);
-      cells.push_back(record.measured(at + "/0") + ", " + record.measured(at + "/1"));
-    }
-    table += table_row(cells);
-  }
+  for (size_t i = 0; i < steps; ++i)
+    table += row_of_pairs(record, "/figures/w5", {"dq", "dk", "dk_of_numerator", "dv"}, i);
   Figure figure{"Two sweeps, one forward and one backward", "", "", table,
                 record.text("/figures/w5/command")};
   figure.caption = fmt::format(
       "{} random positions, D = M = F = 2. S and z run forward and give dq; R and r, a state of "
       "the "
-      "same size, run backward and give dk and dv. Nothing else is kept. dk* is dk if the gradient "
+      "same size, run backward and give dk and dv. Nothing else is saved. dk* is dk if the "
+      "gradient "
       "of the denominator is forgotten (e = 0). The formulas and Linea's backward pass differ by "
       "at "
       "most {}.",

@@ -220,8 +220,7 @@ Figure w3(const Record& record) {
       "After each position, D = M = F = {}: the state has {} bytes at any position, the cache {} "
       "bytes after the first. It is larger from position {} on; with D = M = F = {} (the curves), "
       "where a state has {} bytes, from position {} on. Early states show stripes: they are sums "
-      "of "
-      "few products of a column and a row.",
+      "of few products of a column and a row.",
       record.measured("/figures/w3/size"), record.measured("/figures/w3/frames/0/state_bytes"),
       record.measured("/figures/w3/frames/0/cache_bytes"),
       record.measured("/figures/w3/larger_from"), record.measured("/figures/w3/wide/size"),
