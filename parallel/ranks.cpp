@@ -72,8 +72,7 @@ Ranks& ranks() {
   static Ranks alone;
   return current == nullptr ? alone : *current;
 }
-UseRanks::UseRanks(Ranks& given) : before_(current) { current = &given; }
-UseRanks::~UseRanks() { current = before_; }
+UseRanks::UseRanks(Ranks& given) : Scoped(current, &given) {}
 
 Ranks::Ranks(std::unique_ptr<Transport> transport, bool checked)
     : transport_(std::move(transport)), checked_(checked) {

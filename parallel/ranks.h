@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/scoped.h"
 #include "parallel/transport.h"
 
 namespace linea {
@@ -116,15 +117,8 @@ class Ranks {
 // Those of this thread: initially a process by itself.
 Ranks& ranks();
 // While one lives, ranks() of this thread.
-class UseRanks {
- public:
+struct UseRanks : Scoped<Ranks*> {
   explicit UseRanks(Ranks& ranks);
-  ~UseRanks();
-  UseRanks(const UseRanks&) = delete;
-  UseRanks& operator=(const UseRanks&) = delete;
-
- private:
-  Ranks* before_;
 };
 
 // The part of `count` things that rank `rank` of `size` has: [first, end).
