@@ -59,11 +59,9 @@ class SinkhornAttention final : public Attention, private TrainingHooks {
         scale_(1 / (std::sqrt(static_cast<double>(options.key_size)) *
                     options.settings.real("sort_temperature"))),
         noise_(options.settings.real("sort_noise") / options.settings.real("sort_temperature")) {
-    // S, (N / b)^2 numbers, so many more a position from N = `length` to twice as many; and 20 to 33 more that were
-    // measured at D = M = 16: they are not explained yet.
+    // S, (N / b)^2 numbers, so many more a position from N = `length` to twice as many.
     const auto b = static_cast<double>(block_);
-    traits_.saved_scalars += 3 * static_cast<double>(options.length) / (b * b) +
-                             static_cast<double>(options.key_size + options.value_size);
+    traits_.saved_scalars += 3 * static_cast<double>(options.length) / (b * b);
   }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {

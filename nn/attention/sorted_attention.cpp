@@ -13,6 +13,7 @@ namespace linea {
 namespace {
 
 constexpr int64_t kSegment = 1024;  // positions
+constexpr int64_t kSources = 64;    // blocks that a product packs at a time
 
 // Blocks [block, block + blocks) of queries of some batch heads. Causal: they take from the `sources` blocks
 // before the last of them.
@@ -61,9 +62,9 @@ class SortedPass {
         table_.softmax_attention_backward(context(), shape_of(at, ranges), rows(q_, at), all(keys),
                                           all(values), rows(y, at), sums(log_sums, at),
                                           rows(dy, at), rows(dq, at), all(dkeys), all(dvalues));
-        const Tensor s = weights_of(at);
-        give_back(k_, dkeys, s, at, dk, 0);
-        give_back(v_, dvalues, s, at, dv, 1);
+        const Tensor dsorted_k = give_back(dkeys, at, dk), dsorted_v = give_back(dvalues, at, dv);
+        add_to_ds(dsorted_k, k_, at, 0);
+        add_to_ds(dsorted_v, v_, at, 1);
       });
       visit(first_bh, batch_heads);
     });
@@ -145,34 +146,34 @@ class SortedPass {
     return log_sums.data<T>() + q_.size(0) * q_.size(1) * first_row(at) +
            at.first_bh * row_count(at);
   }
-  T* s_rows(const Segment& at) const {
-    return s_.data<T>() + (at.first_bh * s_.size(2) + at.block) * s_.size(3);
+  // visit(first, count, their columns of S): the sources of a segment, some at a time.
+  template <typename Visit>
+  void each_sources(const Segment& at, const Visit& visit) const {
+    T* const s = s_.data<T>() + (at.first_bh * s_.size(2) + at.block) * s_.size(3);
+    for (int64_t first = 0; first < at.sources; first += kSources)
+      visit(first, std::min(kSources, at.sources - first), s + first);
   }
-  // Their part of S, [BH,blocks,sources].
-  Tensor weights_of(const Segment& at) const {
-    const Tensor s({at.batch_heads, at.blocks, at.sources}, s_.dtype());
-    const int64_t columns = s_.size(3);
-    table_.copy_rows(context(), HeadRows<T>{s_rows(at), s_.size(2) * columns, 0, columns, 1, 0},
-                     head_rows(s.data<T>(), at.blocks, at.sources), at.batch_heads, at.blocks,
-                     at.sources);
-    return s;
+  // Of blocks from `first` on.
+  T* blocks_from(const Tensor& x, const Segment& at, int64_t first) const {
+    return x.data<T>() + (at.first_bh * N_ + first * b_) * x.size(3);
   }
 
   Tensor joined(const Tensor& x, const Segment& at) const {
     const int64_t W = x.size(3), size = b_ * W, whole = row_count(at) / b_;
     const Tensor result({at.batch_heads, at.blocks, 2, b_, W}, x.dtype());
-    if (at.sources > 0)
-      table_.gemm(context(),
-                  {.rows = at.blocks,
-                   .cols = size,
-                   .inner = at.sources,
-                   .batch = at.batch_heads,
-                   .stride_a = s_.size(2) * s_.size(3),
-                   .stride_b = N_ * W,
-                   .stride_c = 2 * at.blocks * size,
-                   .lead_a = s_.size(3),
-                   .lead_c = 2 * size},
-                  s_rows(at), x.data<T>() + at.first_bh * N_ * W, result.data<T>());
+    each_sources(at, [&](int64_t first, int64_t count, const T* s) {
+      const GemmShape shape{.rows = at.blocks,
+                            .cols = size,
+                            .inner = count,
+                            .batch = at.batch_heads,
+                            .stride_a = s_.size(2) * s_.size(3),
+                            .stride_b = N_ * W,
+                            .stride_c = 2 * at.blocks * size,
+                            .beta = first > 0 ? 1.0 : 0.0,
+                            .lead_a = s_.size(3),
+                            .lead_c = 2 * size};
+      table_.gemm(context(), shape, s, blocks_from(x, at, first), result.data<T>());
+    });
     table_.copy_rows(context(), blocks_of(x, at), every_other(result, 1), at.batch_heads, whole,
                      size);
     if (whole < at.blocks) {  // the rest of the sequence
@@ -184,11 +185,9 @@ class SortedPass {
     return result;
   }
 
-  // From those of joined keys to the gradients of x and S:  dx = S^T d(sorted) + d(own),  dS = beta dS +
-  // d(sorted) x^T
-  void give_back(const Tensor& x, const Tensor& djoined, const Tensor& s, const Segment& at,
-                 const Tensor& dx, double beta) const {
-    const int64_t W = x.size(3), size = b_ * W;
+  // Of joined keys:  dx = S^T d(sorted) + d(own). Returns d(sorted), [BH,blocks,b W].
+  Tensor give_back(const Tensor& djoined, const Segment& at, const Tensor& dx) const {
+    const int64_t W = dx.size(3), size = b_ * W;
     on_threads(at.batch_heads, [&](int64_t bh, int) {
       for (int64_t n = 0; n < at.blocks; ++n) {
         const int64_t first = (at.block + n) * b_, count = std::min(b_, N_ - first) * W;
@@ -197,33 +196,42 @@ class SortedPass {
         for (int64_t i = 0; i < count; ++i) to[i] += from[i];
       }
     });
-    if (at.sources == 0) return;
-    const Tensor dsorted({at.batch_heads, at.blocks, size}, x.dtype());
+    const Tensor dsorted({at.batch_heads, at.blocks, size}, dx.dtype());
     table_.copy_rows(context(), every_other(djoined, 0),
                      head_rows(dsorted.data<T>(), at.blocks, size), at.batch_heads, at.blocks,
                      size);
-    const GemmShape of_s{.transpose_b = true,
-                         .rows = at.blocks,
-                         .cols = at.sources,
-                         .inner = size,
-                         .batch = at.batch_heads,
-                         .stride_a = at.blocks * size,
-                         .stride_b = N_ * W,
-                         .stride_c = s_.size(2) * s_.size(3),
-                         .beta = beta,
-                         .lead_c = s_.size(3)};
-    table_.gemm(context(), of_s, dsorted.data<T>(), x.data<T>() + at.first_bh * N_ * W, s_rows(at));
-    const GemmShape of_x{.transpose_a = true,
-                         .rows = at.sources,
-                         .cols = size,
-                         .inner = at.blocks,
-                         .batch = at.batch_heads,
-                         .stride_a = at.blocks * at.sources,
-                         .stride_b = at.blocks * size,
-                         .stride_c = N_ * W,
-                         .beta = 1};
-    table_.gemm(context(), of_x, s.data<T>(), dsorted.data<T>(),
-                dx.data<T>() + at.first_bh * N_ * W);
+    each_sources(at, [&](int64_t first, int64_t count, const T* s) {
+      const GemmShape shape{.transpose_a = true,
+                            .rows = count,
+                            .cols = size,
+                            .inner = at.blocks,
+                            .batch = at.batch_heads,
+                            .stride_a = s_.size(2) * s_.size(3),
+                            .stride_b = at.blocks * size,
+                            .stride_c = N_ * W,
+                            .beta = 1,
+                            .lead_a = s_.size(3)};
+      table_.gemm(context(), shape, s, dsorted.data<T>(), blocks_from(dx, at, first));
+    });
+    return dsorted;
+  }
+
+  // dS = beta dS + d(sorted) x^T, in place of S
+  void add_to_ds(const Tensor& dsorted, const Tensor& x, const Segment& at, double beta) const {
+    const int64_t W = x.size(3), size = b_ * W;
+    each_sources(at, [&](int64_t first, int64_t count, T* s) {
+      const GemmShape shape{.transpose_b = true,
+                            .rows = at.blocks,
+                            .cols = count,
+                            .inner = size,
+                            .batch = at.batch_heads,
+                            .stride_a = at.blocks * size,
+                            .stride_b = N_ * W,
+                            .stride_c = s_.size(2) * s_.size(3),
+                            .beta = beta,
+                            .lead_c = s_.size(3)};
+      table_.gemm(context(), shape, dsorted.data<T>(), blocks_from(x, at, first), s);
+    });
   }
 
   Tensor q_, k_, v_, s_;
