@@ -1,4 +1,4 @@
-# Sourced by demo.sh and test.sh: installs missing packages from the distribution, configures and builds.
+# Sourced by demo.sh, test.sh and tools: installs missing packages from the distribution, configures, builds and tests.
 # Downloads nothing else.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -68,4 +68,15 @@ build() { # preset, targets... ; EXTRA: additional cmake options
   }
   rm -f "/tmp/linea-cmake.$$"
   cmake --build --preset "$preset" --target "$@"
+}
+
+run_tests() { # build folder, ctest options...
+  local folder=$1
+  shift
+  # One more than there are cores: some wait for the disk.
+  ctest --test-dir "build/$folder" --output-on-failure --no-tests=error -j "$(($(nproc) + 1))" "$@" |
+    grep -vE '^ *(Start|[0-9]+/[0-9]+ Test .* Passed)'
+  local log=build/$folder/Testing/Temporary/LastTest.log
+  echo "$(grep -acE '^\[  SKIPPED \] .* \([0-9]* ms\)|^Skipped: ' "$log" || true) tests were skipped in this build, and why:"
+  { grep -aE -A1 ': Skipped$' "$log" | grep -avE '^--|: Skipped$'; sed -n 's/^Skipped: //p' "$log"; } | sort | uniq -c || true
 }

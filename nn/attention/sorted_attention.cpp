@@ -153,7 +153,7 @@ class SortedPass {
     for (int64_t first = 0; first < at.sources; first += kSources)
       visit(first, std::min(kSources, at.sources - first), s + first);
   }
-  // Of blocks from `first` on.
+  // The numbers of blocks from `first` on.
   T* blocks_from(const Tensor& x, const Segment& at, int64_t first) const {
     return x.data<T>() + (at.first_bh * N_ + first * b_) * x.size(3);
   }
@@ -185,7 +185,7 @@ class SortedPass {
     return result;
   }
 
-  // Of joined keys:  dx = S^T d(sorted) + d(own). Returns d(sorted), [BH,blocks,b W].
+  // The gradients of joined keys go to those of keys,  dx = S^T d(sorted) + d(own). Returns d(sorted), [BH,blocks,b W].
   Tensor give_back(const Tensor& djoined, const Segment& at, const Tensor& dx) const {
     const int64_t W = dx.size(3), size = b_ * W;
     on_threads(at.batch_heads, [&](int64_t bh, int) {
