@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/scoped.h"
 #include "data/files.h"
 #include "data/font.h"
 #include "data/readers/image_file.h"
@@ -150,6 +151,7 @@ std::string png_grid(const std::vector<uint8_t>& pixels, const ImageGrid& grid) 
   if (!grid.captions.empty()) add_captions(sheet, grid);
   if (grid.color_scale) add_color_scale(sheet, *grid.color_scale);
   std::string png;
+  const Scoped<int> filter(stbi_write_force_png_filter, grid.few_colors ? 0 : -1);
   const int written =
       stbi_write_png_to_func(append_bytes, &png, static_cast<int>(sheet.width),
                              static_cast<int>(sheet.height), static_cast<int>(sheet.channels),

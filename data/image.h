@@ -25,6 +25,7 @@ struct ImageGrid {
   // Shown in a PNG alone.
   std::vector<std::string> captions{};      // above the columns, in letters of data/font.h
   std::optional<ColorScale> color_scale{};  // of images with three channels
+  bool few_colors = false;                  // smaller without PNG's differences of neighbors
 };
 
 // Error: ErrorKind::usage, a grid of more pixels than an image that can be read.

@@ -1,4 +1,4 @@
-// The figures of the pages, W1 to W13, each made of the record of one lesson.
+// The figures of the pages, W1 to W15, each made of the record of one lesson.
 #pragma once
 
 #include <string>
@@ -42,7 +42,12 @@ Figure w5(const Record& record);
 Figure w6(const Record& record);
 Figure w7(const Record& record);
 Figure w8(const Record& record);
+Figure w9(const Record& record);
+Figure w10(const Record& record);
 Figure w11(const Record& record);
+Figure w12(const Record& record);
 Figure w13(const Record& record);
+Figure w14(const Record& record);
+Figure w15(const Record& record);
 
 }  // namespace linea::lab

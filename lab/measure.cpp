@@ -27,6 +27,13 @@ nlohmann::ordered_json measure_figures(const std::string& lesson, bool) {
   if (lesson == "3") figures["w3"] = measure_state();
   if (lesson == "4") figures["w4"] = measure_forms();
   if (lesson == "5") figures["w5"] = measure_sweeps();
+  if (lesson == "7") {
+    figures["w9"] = measure_estimates();
+    figures["w10"] = measure_weights();
+  }
+  if (lesson == "9") figures["w12"] = measure_range();
+  if (lesson == "A") figures["w14"] = measure_half_lives();
+  if (lesson == "B") figures["w15"] = measure_codes();
   return figures;
 }
 

@@ -15,6 +15,12 @@ nlohmann::ordered_json measure_figures(const std::string& lesson, bool quick);
 nlohmann::ordered_json measure_state();   // W3
 nlohmann::ordered_json measure_forms();   // W4
 nlohmann::ordered_json measure_sweeps();  // W5
+// measure_features.cpp
+nlohmann::ordered_json measure_estimates();   // W9
+nlohmann::ordered_json measure_weights();     // W10
+nlohmann::ordered_json measure_range();       // W12
+nlohmann::ordered_json measure_half_lives();  // W14
+nlohmann::ordered_json measure_codes();       // W15
 
 // Rows of the last axis, rounded to `digits` significant digits.
 nlohmann::ordered_json rows_json(const Tensor& x, int digits = 7);

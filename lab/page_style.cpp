@@ -47,6 +47,8 @@ svg.w .i{fill:var(--ink)}
 svg.w .s{fill:var(--soft);stroke:var(--mute);stroke-width:.5}
 svg.w .l{stroke:var(--mute);fill:none}
 svg.w .la{stroke:var(--accent);fill:none}
+svg.w .da,svg.w .db{fill:none;stroke:var(--accent);stroke-width:3.4;stroke-linecap:round;stroke-opacity:.55}
+svg.w .db{stroke:var(--second)}
 svg.w .lb{stroke:var(--second);fill:none}
 .matrix{image-rendering:pixelated;max-width:100%;height:auto;border:1px solid var(--line)}
 .pair{display:flex;flex-wrap:wrap;gap:1rem 2rem;align-items:flex-start}

@@ -17,8 +17,9 @@ constexpr uint8_t kRamp[9][3] = {{0, 32, 76},     {20, 53, 109},   {60, 77, 110}
                                  {91, 98, 110},   {124, 123, 120}, {154, 147, 118},
                                  {187, 173, 108}, {221, 202, 89},  {255, 233, 69}};
 
+// One of 65, so that images of random numbers are small.
 void add_color(std::vector<uint8_t>& pixels, double share) {
-  const double at = std::clamp(std::isfinite(share) ? share : 0.0, 0.0, 1.0) * 8;
+  const double at = std::round(std::clamp(std::isfinite(share) ? share : 0.0, 0.0, 1.0) * 64) / 8;
   const auto below = static_cast<size_t>(std::min(7.0, std::floor(at)));
   const double part = at - static_cast<double>(below);
   for (size_t c = 0; c < 3; ++c)
@@ -84,6 +85,7 @@ std::string matrix_image(const Matrix& values, double least, double largest, int
   grid.width = values.empty() ? 0 : std::ssize(values[0]);
   grid.channels = 3;
   grid.columns = 1;
+  grid.few_colors = true;
   return fmt::format(
       "<img class=\"matrix\" alt=\"{}\" width=\"{}\" height=\"{}\" "
       "src=\"data:image/png;base64,{}\">\n",

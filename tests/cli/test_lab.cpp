@@ -41,6 +41,8 @@ TEST_P(Lessons, CommandsGiveWhatTheLessonSays) {
   const lab::Lesson& lesson = lab::find_lesson(GetParam());
   EXPECT_EQ(count_of(outcome.out, "    $ linea "), blocks_of(lesson, "run"));
   EXPECT_GT(count_of(outcome.out, "As expected"), 0u);
+  EXPECT_EQ(count_of(bytes("lab/" + lesson.name + ".html"), "<figure "),
+            blocks_of(lesson, "figure"));
   EXPECT_EQ(count_of(outcome.err, "lesson"), count_of(outcome.err, "lessons/")) << outcome.err;
 }
 
