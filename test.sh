@@ -2,8 +2,8 @@
 # Builds the release version and runs its tests. --all also runs those of the installed package, of several processes
 # and of the emulated GPU, a share of these with every memory access checked, the numeric tests with the kernels of an
 # older processor, and those of the libraries under the address and undefined-behavior sanitizers (all of them:
-# tools/check-sanitized.sh); it compiles the CUDA backend by nvcc, runs clang-tidy, and compares models with their
-# definition in NumPy where that is installed.
+# tools/check-sanitized.sh); it compiles the CUDA backend by nvcc, runs clang-tidy, compares models with their
+# definition in NumPy where that is installed, and looks at the lessons' pages in a browser.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/tools/setup.sh"
 
@@ -42,6 +42,12 @@ if [ "$all" = yes ]; then
     say "Numeric tests with the kernels of a Haswell processor, OpenBLAS's and ours"
     OPENBLAS_CORETYPE=Haswell LINEA_ISA=AVX2 run_tests release -L 'tensor|autograd|nn'
   fi
+  say "Pages of the lessons"
+  install_missing "${linea_page_packages[@]}" || echo "Without these the pages are not checked in a browser."
+  lab=$(mktemp -d)
+  (cd "$lab" && "$OLDPWD/build/release/linea" lab run all --quick --out lab >/dev/null)
+  tools/check-pages.sh "$lab/lab"
+  rm -rf "$lab"
   tools/check-sanitized.sh --libraries
 fi
 say "All tests passed"

@@ -41,7 +41,7 @@ std::string page_style() {
 :root{color-scheme:light dark;--ink:#1f2328;--mute:#59636e;--line:#d8dee4;--soft:#f5f7f9;--page:#fff;--accent:#0072B2}
 @media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--mute:#9da7b3;--line:#30363d;--soft:#161b22;--page:#0d1117;--accent:#3D94D6}}
 *{box-sizing:border-box}
-body{font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:76rem;margin:0 auto;padding:1.5rem 1rem 3rem;color:var(--ink);background:var(--page);overflow-wrap:break-word}
+body{font:1rem/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:76rem;margin:0 auto;padding:1.5rem 1rem 3rem;color:var(--ink);background:var(--page);overflow-wrap:break-word}
 h1{font-size:1.75rem;line-height:1.2;margin:0 0 .5rem}
 h2{font-size:1.2rem;margin:2.25rem 0 .75rem;padding-bottom:.3rem;border-bottom:1px solid var(--line)}
 p{margin:.4rem 0}

@@ -145,6 +145,12 @@ def keyboard(browser, path):
         browser.key("ArrowRight", 39)
         if browser.evaluate(f"document.querySelector('[name={name}]:checked').id") != f"{name}-2":
             yield f"arrows do not move the choice of {name}"
+    for index in range(browser.evaluate("document.querySelectorAll('.film input[type=range]').length")):
+        film = f"document.querySelectorAll('.film input[type=range]')[{index}]"
+        before = browser.evaluate(f"{film}.focus(), {film}.value")
+        browser.key("ArrowRight", 39)
+        if browser.evaluate(f"{film}.value") == before and before != browser.evaluate(f"{film}.max"):
+            yield f"arrows do not move film {index + 1}"
 
 
 def sizes(browser, path, screenshots):
@@ -163,6 +169,11 @@ def sizes(browser, path, screenshots):
             "!e.closest('.scroll,.wide,.formula,math,pre')).slice(0, 3).map(e => e.outerHTML.slice(0, 80))"))
     if screenshots:
         browser.screenshot(screenshots / f"{path.stem}-320.png")
+    browser.width(1000)
+    browser.evaluate("document.documentElement.style.fontSize = '200%'")
+    wide = browser.evaluate("document.documentElement.scrollWidth")
+    if wide > 1000:
+        yield f"with letters of twice the size it is {wide} pixels wide at 1000"
     browser.tool("Emulation.clearDeviceMetricsOverride")
 
 

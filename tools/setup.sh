@@ -26,6 +26,12 @@ linea_test_packages=(
   "openmpi-bin: starts them"
 )
 linea_check_packages=("clang-tidy: checks the code, with --all")
+linea_page_packages=(
+  "chromium: the lessons' pages in a browser, with --all"
+  "chromium-driver: drives it"
+  "poppler-utils: reads what they print"
+  "fonts-noto-cjk: letters of their sources"
+)
 
 say() { printf '\n== %s\n' "$*"; }
 
