@@ -77,10 +77,12 @@ std::string captioned(const std::string& image, const std::string& text) {
   return fmt::format("<div>\n{}<p>{}</p>\n</div>\n", image, text);
 }
 
-std::string image_of(const Matrix& values, double least, double largest, const std::string& name) {
+std::string image_of(const Matrix& values, double least, double largest, const std::string& name,
+                     const std::string& from = "") {
   return matrix_image(values, least, largest, 3,
                       fmt::format("{}, {} queries by {} keys, colors from {:.2g} to {:.2g}", name,
-                                  values.size(), values.at(0).size(), least, largest));
+                                  values.size(), values.at(0).size(), least, largest),
+                      from);
 }
 
 // Two panels of 64 x 64: the estimate in the colors of the exact weights, and what it is off by.
@@ -93,7 +95,9 @@ std::string weights_panel(const Record& record, const Matrix& exact, const std::
   return fmt::format(
       "<div class=\"pair\">\n{}{}</div>\n<p>Half of the rows are off by more than {}, summed over "
       "keys.</p>\n",
-      captioned(image_of(estimate, 0, largest, "Estimated weights"), "estimate"),
+      captioned(image_of(estimate, 0, largest, "Estimated weights",
+                         record.file_name() + "#" + panel + "/weights"),
+                "estimate"),
       captioned(image_of(difference, -largest, largest, "Estimate less softmax"), "difference"),
       record.measured(panel + "/error"));
 }
@@ -107,7 +111,8 @@ Figure w10(const Record& record) {
     const std::string at = fmt::format("/figures/w10/exact/{}", i);
     exact.push_back(record.matrix(at + "/weights"));
     softmax +=
-        captioned(image_of(exact.back(), 0, largest_of(exact.back()), "Weights of softmax"),
+        captioned(image_of(exact.back(), 0, largest_of(exact.back()), "Weights of softmax",
+                           record.file_name() + "#" + at + "/weights"),
                   fmt::format("softmax, standard deviation {}", record.measured(at + "/stddev")));
   }
   std::vector<Panel> panels;

@@ -75,7 +75,7 @@ std::string Svg::element(const std::string& name) const {
 }
 
 std::string matrix_image(const Matrix& values, double least, double largest, int side,
-                         const std::string& name) {
+                         const std::string& name, const std::string& from) {
   std::vector<uint8_t> pixels;
   for (const std::vector<double>& row : values)
     for (const double x : row) add_color(pixels, (x - least) / (largest - least));
@@ -86,10 +86,14 @@ std::string matrix_image(const Matrix& values, double least, double largest, int
   grid.channels = 3;
   grid.columns = 1;
   grid.few_colors = true;
+  const std::string source =
+      from.empty() ? ""
+                   : fmt::format(" data-from=\"{}\" data-least=\"{}\" data-largest=\"{}\"", from,
+                                 least, largest);
   return fmt::format(
-      "<img class=\"matrix\" alt=\"{}\" width=\"{}\" height=\"{}\" "
+      "<img class=\"matrix\" alt=\"{}\" width=\"{}\" height=\"{}\"{} "
       "src=\"data:image/png;base64,{}\">\n",
-      name, grid.width * side, grid.height * side, base64(png_grid(pixels, grid)));
+      name, grid.width * side, grid.height * side, source, base64(png_grid(pixels, grid)));
 }
 
 double largest_of(const Matrix& values) {

@@ -10,7 +10,9 @@ import json
 import math
 import pathlib
 import re
+import struct
 import sys
+import zlib
 
 MAX_ALL, MAX_LESSON = 3_000_000, 320_000  # bytes
 MIN_NAME = 40  # characters of an image's name
@@ -20,8 +22,31 @@ EXEMPT_CLASSES = {"id"}
 VOID = {"meta", "input", "img", "br", "link", "hr"}
 # Two digits or more, or a point; not parts of words such as float32.
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?![\w])")
+# cividis at eighths, of which an image shows 65 steps.
+RAMP = ((0, 32, 76), (20, 53, 109), (60, 77, 110), (91, 98, 110), (124, 123, 120), (154, 147, 118), (187, 173, 108),
+        (221, 202, 89), (255, 233, 69))
 PROVENANCE = ("command", "version", "machine", "threads", "seed", "seconds")
 FUNCTIONS = {name: getattr(math, name) for name in ("exp", "sqrt", "floor", "ceil")} | {"ln": math.log}
+
+
+def colors(png):
+    """Rows of colors of an RGB image without filters."""
+    width, height = struct.unpack(">II", png[16:24])
+    at, packed = 8, b""
+    while at < len(png):
+        size, kind = struct.unpack(">I4s", png[at:at + 8])
+        packed += png[at + 8:at + 8 + size] if kind == b"IDAT" else b""
+        at += 12 + size
+    rows = [row for row in struct.iter_unpack(f"{1 + 3 * width}s", zlib.decompress(packed))]
+    return [[tuple(row[0][1 + 3 * x:4 + 3 * x]) for x in range(width)] for row in rows[:height]]
+
+
+def step_of(color):
+    """The step of 64 whose color is nearest."""
+    def at(step):
+        below = min(step // 8, 7)
+        return [a + (b - a) * (step / 8 - below) for a, b in zip(RAMP[below], RAMP[below + 1])]
+    return min(range(65), key=lambda step: sum((a - b) ** 2 for a, b in zip(at(step), color)))
 
 
 class Page(html.parser.HTMLParser):
@@ -79,6 +104,25 @@ class Page(html.parser.HTMLParser):
         if len(name) < MIN_NAME or not re.search(r"\d", name):
             self.say(f"<{tag}> has the name '{name}': at least {MIN_NAME} characters, with a number")
 
+        if "data-from" in attributes:
+            self.check_cells(attributes)
+
+    def value_at(self, place):  # FILE#/pointer
+        name, pointer = place.split("#")
+        value = self.data[name]
+        for part in pointer.split("/")[1:]:
+            value = value[int(part) if isinstance(value, list) else part]
+        return value
+
+    def check_cells(self, attributes):  # five of an image of a matrix
+        values, rows = self.value_at(attributes["data-from"]), colors(base64.b64decode(attributes["src"].split(",")[1]))
+        least, largest = float(attributes["data-least"]), float(attributes["data-largest"])
+        for n in range(5):
+            i, j = n * (len(values) - 1) // 4, (7 * n + 3) % len(values[0])
+            shown = least + step_of(rows[i][j]) / 64 * (largest - least)
+            if abs(shown - min(max(values[i][j], least), largest)) > 1.01 * (largest - least) / 128:
+                self.say(f"cell {i}, {j} of {attributes['data-from']} is {values[i][j]} and has the color of {shown:.4g}")
+
     def handle_endtag(self, tag):
         if tag in VOID:
             return
@@ -119,10 +163,7 @@ class Page(html.parser.HTMLParser):
             if kind == "exact":
                 expected = eval(attributes["data-by"].replace("^", "**"), {"__builtins__": {}}, FUNCTIONS)
             elif kind == "measured":
-                name, pointer = attributes["data-from"].split("#")
-                expected = self.data[name]
-                for part in pointer.split("/")[1:]:
-                    expected = expected[int(part) if isinstance(expected, list) else part]
+                expected = self.value_at(attributes["data-from"])
             else:
                 return self.say(f"{text} is a number of no kind")
             mantissa, _, exponent = text.replace(",", "").partition("e")

@@ -154,6 +154,7 @@ TEST_F(Lab, MakesPagesOfItsRecords) {
   found_after("</main>", "<img src=\"http://x\"></main>", "loads something");
   found_after("</main>", "<p><a href=\"none.html\">x</a></p></main>", "leads nowhere");
   found_after("value=\"512\">512", "value=\"513\">513", "513 is 512");
+  found_after("data-largest=\"", "data-largest=\"9", "has the color of");
   found_after("color-scheme", "Color-scheme", "does not allow");
   put("lab/03-order.html", page);
   std::string other = record;
