@@ -42,12 +42,12 @@ if [ "$all" = yes ]; then
     say "Numeric tests with the kernels of a Haswell processor, OpenBLAS's and ours"
     OPENBLAS_CORETYPE=Haswell LINEA_ISA=AVX2 run_tests release -L 'tensor|autograd|nn'
   fi
+  tools/check-sanitized.sh --libraries
   say "Pages of the lessons"
   install_missing "${linea_page_packages[@]}" || echo "Without these the pages are not checked in a browser."
   lab=$(mktemp -d)
   (cd "$lab" && "$OLDPWD/build/release/linea" lab run all --quick --out lab >/dev/null)
   tools/check-pages.sh "$lab/lab"
   rm -rf "$lab"
-  tools/check-sanitized.sh --libraries
 fi
 say "All tests passed"

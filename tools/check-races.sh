@@ -9,7 +9,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 filter=${1:-*}
-EXTRA=(-DLINEA_WERROR=ON -DLINEA_RACE_CHECK=ON)
+EXTRA=(-DLINEA_WERROR=ON -DLINEA_EMULATED_TESTS=ON -DLINEA_RACE_CHECK=ON)
 export GOMP_SPINCOUNT=1000
 
 build release test_cuda test_cuda_checked

@@ -11,6 +11,7 @@ case "${1:-}" in
   *) echo "usage: tools/check-sanitized.sh [--libraries]" >&2; exit 2 ;;
 esac
 
+install_missing "${linea_packages[@]}" "${linea_test_packages[@]}"
 say "Sanitizer build"
 EXTRA=(-DLINEA_WERROR=ON -DLINEA_NATIVE=OFF -DLINEA_PROGRAM_TESTS=$programs)
 build asan test_programs
