@@ -107,6 +107,27 @@ TEST(Sinkhorn, OfOneBlockIsSoftmax) {
   }
 }
 
+// More blocks than a product packs at a time, in one segment and in several.
+TEST(Sinkhorn, OfManyBlocksIsTheQuadraticForm) {
+  const Sizes sizes{2, 2, 260, 5, 3};
+  const Inputs x = draw(sizes, DType::f64);
+  const Tensor valid = Tensor::from(std::vector<int32_t>{260, 230}, {2});
+  for (const bool causal : {true, false})
+    for (const int64_t segment : {0, 90}) {
+      AttentionOptions options = options_of("sinkhorn", 2, 5, 3, DType::f64);
+      options.settings = {{"block", int64_t{3}}};
+      options.length = 260;
+      options.segment = segment;
+      const auto attention = make_attention(options);
+      const Outcome expected = run(*attention, &Attention::quadratic, x, {causal, valid}),
+                    found = run(*attention, &Attention::forward, x, {causal, valid});
+      EXPECT_LE(relative_error(found.y, expected.y), 1e-9) << causal << segment;
+      EXPECT_LE(relative_error(found.dq, expected.dq), 1e-9) << causal << segment;
+      EXPECT_LE(relative_error(found.dk, expected.dk), 1e-9) << causal << segment;
+      EXPECT_LE(relative_error(found.dv, expected.dv), 1e-9) << causal << segment;
+    }
+}
+
 TEST(Sinkhorn, SortsByTheFormulas) {
   const Sizes sizes{1, 2, 50, 5, 3};
   const Inputs x = draw(sizes, DType::f64, 2.0);
