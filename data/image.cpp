@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 
 #include "base/error.h"
 #include "base/scoped.h"
@@ -151,6 +152,8 @@ std::string png_grid(const std::vector<uint8_t>& pixels, const ImageGrid& grid) 
   if (!grid.captions.empty()) add_captions(sheet, grid);
   if (grid.color_scale) add_color_scale(sheet, *grid.color_scale);
   std::string png;
+  static std::mutex of_filter;  // which is one for all threads
+  const std::lock_guard<std::mutex> lock(of_filter);
   const Scoped<int> filter(stbi_write_force_png_filter, grid.few_colors ? 0 : -1);
   const int written =
       stbi_write_png_to_func(append_bytes, &png, static_cast<int>(sheet.width),

@@ -114,4 +114,10 @@ std::string mismatch(const std::string& kind, const std::vector<std::string>& ex
   return "";
 }
 
+std::string agreement(const Block& block) {
+  if (block.about != "fails") return "As expected.";
+  return block.plain().empty() ? "As expected: no check fails."
+                               : "As expected: these checks fail, and no others.";
+}
+
 }  // namespace linea::lab

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "lab/lesson.h"
+
 namespace linea::lab {
 
 // Empty: the output is as expected; else what is not. Error: ErrorKind::input, an expectation that
@@ -30,5 +32,8 @@ struct Place {
 Place find_place(const std::string& name, const std::string& output);
 // The word itself; empty: the output has none there.
 std::string word_at(const std::string& name, const std::string& output);
+
+// What to say of an output that is as expected.
+std::string agreement(const Block& block);
 
 }  // namespace linea::lab

@@ -34,15 +34,17 @@ std::vector<CheckLine> checks_of(const Record& record, size_t run) {
     CheckLine check{fmt::format("{}", fmt::join(words.begin(), words.end() - 3, " ")),
                     at + fmt::format("{}", words.size() - 3),
                     at + fmt::format("{}", words.size() - 2), words.back() == "FAILED"};
-    if (record.is_number(check.measured) && record.is_number(check.bound)) checks.push_back(check);
+    if (record.is_number(check.bound) && (check.failed || record.is_number(check.measured)))
+      checks.push_back(check);
   }
   return checks;
 }
 
 // A bar up to the measured number on a logarithmic scale, with a line where the bound is.
 void add_check(Svg& svg, double x, double y, double measured, double bound, bool failed) {
-  const double digits = measured > 0 && bound > 0 ? std::log10(measured / bound) : -9;
-  const double length = std::clamp(44 + 4 * digits, 2.0, kColumn - 10);
+  double digits = measured > 0 && bound > 0 ? std::log10(measured / bound) : -9;
+  if (failed && !(digits > 0)) digits = 9;  // of a bound of 0, or not finite
+  const double length = std::clamp(44 + 4 * digits, 2.0, kColumn - 18);
   svg.box(x, y + 4, length, kRow - 9, failed ? "b" : "a");
   svg.line(x + 44, y + 1, x + 44, y + kRow - 2);
   if (failed) svg.text(x + length + 2, y + 14, "\u00d7");
@@ -78,10 +80,14 @@ Figure w8(const Record& record) {
     for (const CheckLine& check : checks_of(record, run)) {
       const auto row = std::find(names.begin(), names.end(), check.name);
       const double y = 28 + kRow * static_cast<double>(row - names.begin());
-      add_check(svg, x, y, record.value(check.measured), record.value(check.bound), check.failed);
+      const bool finite = record.is_number(check.measured);
+      add_check(svg, x, y, finite ? record.value(check.measured) : 0, record.value(check.bound),
+                check.failed);
       failures += check.failed ? 1 : 0;
       cells[check.name].resize(run + 1);
-      cells[check.name][run] = record.measured(check.measured) + (check.failed ? ", fails" : "");
+      cells[check.name][run] =
+          (finite ? record.measured(check.measured) : record.text(check.measured)) +
+          (check.failed ? ", fails" : "");
     }
     if (run > 0)
       found += fmt::format("{}{} fail under {}", found.empty() ? "" : ", ",
@@ -100,9 +106,8 @@ Figure w8(const Record& record) {
                 "", table, record.text("/runs/0/command")};
   figure.caption = fmt::format(
       "Without a defect all {} checks hold that were run; {}. A bar is what was measured, a line "
-      "its "
-      "bound, "
-      "both on a logarithmic scale: a bar beyond the line is a failure.",
+      "its bound, both on a logarithmic scale, and a cross is a failure: where the bound is 0, of "
+      "any number.",
       exact_number(fmt::format("{}", whole.size()), fmt::format("{}", whole.size())), found);
   figure.body = "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Checks\">\n" +
                 svg.element(without_elements(figure.caption)) + "</div>\n";
@@ -157,10 +162,10 @@ Figure w13(const Record& record) {
   }
   Figure figure{"Three writes under four rules", "", "", table, record.text("/runs/0/command")};
   figure.caption = fmt::format(
-      "Writes of {} to A, {} to B and 6 to A; bars are what A and B give back after each. After "
-      "the "
-      "third, A gives back {}. Gates alone let B decay; the delta rules alone correct A.",
-      exact_number("16", "16"), exact_number("16", "16"), found);
+      "Writes of {0} to A, {0} to B and 6 to A; bars are what A and B give back after each. After "
+      "the third, A gives back {1}. The delta rules write a part of the error. Under gated, B "
+      "still gives {0}: S and z decay together.",
+      exact_number("16", "16"), found);
   figure.body = svg.element(without_elements(figure.caption));
   return figure;
 }

@@ -121,7 +121,7 @@ Figure w7(const Record& record) {
     if (N >= chart.x.ticks.front() && N <= chart.x.ticks.back())
       chart.series.push_back({name, {N, N}, {least, most}, color, 3, false});
   };
-  mark("equal by counting", 1028, 4);
+  mark("F = 256: equal by counting", 1028, 4);
   mark("Su's guess", 5000, 5);
   std::string slower;
   for (const auto& [length, time] : times["softmax"])
@@ -133,13 +133,13 @@ Figure w7(const Record& record) {
                 record.text(fmt::format("/runs/{}/command", run))};
   figure.caption = fmt::format(
       "Of the lengths measured here, {}. Softmax takes {} microseconds a token at N = {} and {} at "
-      "N = {}, linear attention {} and {}. By counting, a Performer with <code>F = 256</code> and "
-      "softmax are "
-      "equal at N = {}; Su guessed {}.",
+      "N = {}, linear attention {} and {}. By counting, softmax and this Performer are "
+      "equal at N = {}, and with <code>F = 256</code> at {}; J. Su guessed {}.",
       slower.empty() ? "linear attention is faster at none" : slower, first->second,
       exact_number(grouped(first->first), fmt::format("{:.0f}", first->first)), last->second,
       exact_number(grouped(last->first), fmt::format("{:.0f}", last->first)),
       numbers["linear"].begin()->second, std::prev(numbers["linear"].end())->second,
+      exact_number("257", "2*(2*64*64+64+2*64*64)/128"),
       exact_number("1,028", "2*(2*256*64+256+2*256*64)/128"),
       published_number("5,000", "Su, kexue.fm"));
   chart.description = without_elements(figure.caption);

@@ -11,10 +11,8 @@
 namespace linea::lab {
 namespace {
 
-// The position of a power of ten, from -340 to 60.
-double on_axis_of_powers(double power) {
-  return 64 + (std::clamp(power, -340.0, 60.0) + 340) / 400 * 326;
-}
+// The position of a power of ten, from -340 to 320.
+double on_axis_of_powers(double power) { return 64 + (power + 340) / 660 * 330; }
 
 void add_bar(Svg& svg, double y, const std::string& name, double low, double high,
              const char* look) {
@@ -27,17 +25,19 @@ void add_bar(Svg& svg, double y, const std::string& name, double low, double hig
 
 Figure w12(const Record& record) {
   Svg svg(400, 290);
-  for (const double power : {-300.0, -200.0, -100.0, 0.0}) {
+  for (const double power : {-300.0, -150.0, 0.0, 150.0, 300.0}) {
     svg.line(on_axis_of_powers(power), 16, on_axis_of_powers(power), 268);
     svg.text(on_axis_of_powers(power), 284, fmt::format("1e{:.0f}", power), "m", "middle");
   }
+  std::string table = table_head({"type, or sigma", "low end, a power of ten", "high end"}), lost;
   double y = 20;
   for (size_t i = 0; i < record.size("/figures/w12/types"); ++i, y += 22) {
     const std::string type = fmt::format("/figures/w12/types/{}", i);
     add_bar(svg, y, record.text(type + "/name"), record.value(type + "/low"),
             record.value(type + "/high"), "a");
+    table += table_row({record.text(type + "/name"), record.measured(type + "/low", 1),
+                        record.measured(type + "/high", 1)});
   }
-  std::string table = table_head({"sigma", "low end, a power of ten", "high end"}), lost;
   for (size_t i = 0; i < record.size("/figures/w12/needs"); ++i, y += 22) {
     const std::string need = fmt::format("/figures/w12/needs/{}", i);
     const double low = record.value(need + "/low");
@@ -68,7 +68,8 @@ Figure w14(const Record& record) {
     Series series{fmt::format("head {}", i + 1), {}, {}, static_cast<int>(i)};
     series.dash = static_cast<int>(i / kChartColors);
     series.markers = false;
-    for (double n = 1; n <= 256; n *= std::sqrt(2.0)) {
+    for (int half = 0; half <= 16; ++half) {
+      const double n = std::exp2(half / 2.0);
       series.x.push_back(n);
       series.y.push_back(std::pow(record.value(head + "/gate"), n));
     }
@@ -81,8 +82,11 @@ Figure w14(const Record& record) {
                 record.text("/figures/w14/command")};
   figure.caption = fmt::format(
       "g to the n, what is left of a key's weight after n positions, for the initial gates of {} "
-      "heads. Head {} forgets half of a key in {} positions, the slowest in {}.",
-      exact_number(fmt::format("{}", heads), fmt::format("{}", heads)), exact_number("1", "1"),
+      "heads in a model of up to {} positions. 1 / (1 - g) is 2, 4, 8 and so on. Head {} forgets "
+      "half of a key in {} positions, the "
+      "slowest in {}.",
+      exact_number(fmt::format("{}", heads), fmt::format("{}", heads)),
+      record.measured("/figures/w14/length"), exact_number("1", "1"),
       record.measured("/figures/w14/heads/0/half_life", 1),
       record.measured(fmt::format("/figures/w14/heads/{}/half_life", heads - 1), 1));
   chart.description = without_elements(figure.caption);
@@ -129,8 +133,9 @@ Figure w15(const Record& record) {
   const std::string last = fmt::format("/figures/w15/panels/{}", count - 1);
   figure.caption = fmt::format(
       "Keys (dots) and codes (squares) in the plane; a line is as wide as the probability p(f | k) "
-      "that the code made the key. With sigma = {} the largest of a key is {} on average; with "
-      "sigma = {} it is {}, and a key has one code.",
+      "that the code made the key; thinner ones than those of a fiftieth are left out. With "
+      "sigma = {} the largest of a key is {} on average; with sigma = {} it is {}: most keys have "
+      "one code.",
       record.measured("/figures/w15/panels/0/sigma"),
       record.measured("/figures/w15/panels/0/largest"), record.measured(last + "/sigma"),
       record.measured(last + "/largest"));

@@ -171,7 +171,8 @@ Figure w5(const Record& record) {
   figure.caption = fmt::format(
       "{} random positions, D = M = F = 2. S and z run forward and give dq; R and r, a state of "
       "the "
-      "same size, run backward and give dk and dv. Nothing else is saved. dk* is dk if the "
+      "same size, run backward and give dk and dv. No S and no R is saved: a sweep holds one at a "
+      "time. dk* is dk if the "
       "gradient "
       "of the denominator is forgotten (e = 0). The formulas and Linea's backward pass differ by "
       "at "

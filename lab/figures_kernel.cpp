@@ -60,8 +60,11 @@ Figure w9(const Record& record) {
   }
   Figure figure{"Estimates of single numbers", "", "", table, record.text("/figures/w9/command")};
   figure.caption = fmt::format(
-      "A point is a pair: to the right the exact exp(q^.k^), upwards its estimate, the line where "
-      "they are equal; both scales are logarithmic. With {} rows half of the positive estimates "
+      "A point is a pair: to the right the exact exp(q^.k^), upwards its estimate; on the line "
+      "both "
+      "are equal. Points outside of the scales are at their edge. Most positive estimates are too "
+      "small: few large ones, which are rare, make the mean right. With {} "
+      "rows half of the positive estimates "
       "are off by more than {}, as a share of the number, half of the trigonometric ones by {}, "
       "and {} of these are not above 0.",
       record.measured("/figures/w9/panels/1/rows"), record.measured("/figures/w9/panels/1/error"),
@@ -130,8 +133,10 @@ Figure w10(const Record& record) {
   Figure figure{"Weights of softmax and their estimates", "", "", table,
                 record.text("/figures/w10/command")};
   figure.caption = fmt::format(
-      "The weights a_ij of {} queries, from above to below, for as many keys, all with one omega. "
-      "Rows sum to 1. Standard deviation {}: with {} rows of omega half of the rows of weights "
+      "Rows are {} queries, columns as many keys; yellow is large, dark blue 0 or less, and in the "
+      "difference gray is 0. A bright column is a key that is too large for many queries: all "
+      "share one omega. The error of a row is the sum of absolute differences. Standard deviation "
+      "{}: with {} rows of omega half of the rows of weights "
       "are off by more than {} (positive) or {} (trig). Standard deviation {}: {} and {}.",
       record.measured("/figures/w10/size"), record.measured("/figures/w10/panels/1/stddev"),
       record.measured("/figures/w10/panels/1/rows"), record.measured("/figures/w10/panels/1/error"),

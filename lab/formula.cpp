@@ -118,6 +118,9 @@ class Parser {
     ++at_;
     Formula none;
     const Piece divisor = factors(closing, none);
+    if (!none.tex.empty())
+      fail(ErrorKind::input, "the formula '{}' has a word below a fraction: write it before",
+           text_);
     if (!display_)
       return before + product.whole + Formula{"<mo>/</mo>", "/"} + none + divisor.whole;
     return before +

@@ -121,7 +121,7 @@ class LessonPage {
     if (!record_.has(at)) return "";
     for (size_t i = 0; i < record_.size(at + "/as_expected"); ++i)
       if (record_.text(fmt::format("{}/as_expected/{}", at, i)) == block.about)
-        return fmt::format("<p class=\"ok\">As expected ({}).</p>\n", escape_xml(block.about));
+        return fmt::format("<p class=\"ok\">{}</p>\n", agreement(block));
     const std::string differs = record_.text(at + "/differs");
     if (differs.empty()) return "";
     return "<p class=\"differs\">Not as expected:</p>\n<pre>" + escape_lines(split_lines(differs)) +

@@ -114,6 +114,8 @@ class Writer {
     if (type == MD_BLOCK_H) {
       const unsigned level = static_cast<MD_BLOCK_H_DETAIL*>(detail)->level;
       html_ += fmt::format("<{}h{}>{}", enters ? "" : "/", level, enters ? "" : "\n");
+    } else if (type == MD_BLOCK_OL && enters) {
+      html_ += fmt::format("<ol start=\"{}\">", static_cast<MD_BLOCK_OL_DETAIL*>(detail)->start);
     } else if (type == MD_BLOCK_CODE) {
       html_ += enters ? "<pre><code>" : "</code></pre>\n";
     } else if (const std::string element = element_of(type); !element.empty()) {

@@ -197,7 +197,7 @@ nlohmann::ordered_json measure_range() {
 nlohmann::ordered_json measure_half_lives() {
   AttentionOptions options{"linear"};
   options.settings["rule"] = "gated";
-  options.heads = 8;
+  options.heads = 7;
   options.key_size = options.value_size = 16;
   options.length = 256;
   const std::unique_ptr<Attention> attention = make_attention(options);
@@ -207,7 +207,9 @@ nlohmann::ordered_json measure_half_lives() {
     heads.push_back(
         {{"gate", rounded(gate, 6)}, {"half_life", rounded(std::log(0.5) / std::log(gate), 4)}});
   }
-  return {{"command", "the initial gates of --attention linear --rule gated with 8 heads"},
+  return {{"command",
+           "the initial gates of --attention linear --rule gated --length 256, with 7 heads"},
+          {"length", options.length},
           {"heads", heads}};
 }
 

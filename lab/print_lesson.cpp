@@ -108,7 +108,7 @@ class Page {
     const std::string reason = mismatch(block.about, expected(block), ran.output.text);
     if (!reason.empty()) return report(reason);
     ran.as_expected.push_back(block.about);
-    fmt::print("    As expected ({}).\n", block.about);
+    fmt::print("    {}\n", agreement(block));
   }
 
   // The shorter version of `linea verify` names checks: those that fail are some of all.
