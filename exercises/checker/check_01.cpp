@@ -68,13 +68,11 @@ checker::Exercise exercise(unsigned seed) {
     return message.empty() ? check(x, k, v, false) : message;
   };
   const auto sizes = [seed] {
-    for (int n = 0; n < 6; ++n) {
-      Random random(seed * 100 + static_cast<unsigned>(n));
-      const int N = 3 + 2 * n, D = 2 + n, M = 1 + n % 4;
-      const Numbers q = random.rows(N, D), k = random.rows(N, D), v = random.rows(N, M);
-      if (const std::string message = check(q, k, v, n % 2 == 0); !message.empty()) return message;
-    }
-    return std::string();
+    return of_sizes(seed, [](Random& random, int n) {
+      const int N = 3 + 2 * n, D = 2 + n;
+      const Numbers q = random.rows(N, D), k = random.rows(N, D), v = random.rows(N, 1 + n % 4);
+      return check(q, k, v, n % 2 == 0);
+    });
   };
   const auto large = [seed] {
     Random random(seed);

@@ -53,10 +53,13 @@ Numbers reference(const Numbers& q, const Numbers& k, const Numbers& v,
   return y;
 }
 
-std::string check(const Numbers& q, const Numbers& k, const Numbers& v) {
+std::string check(const Features& in) {
+  const auto& [q, k, v] = in;
   Numbers y(q.rows(), v.width());
   linear<double>(q, k, v, y.edit());
-  const auto wrong = [&](Mistake made) { return [&, made] { return reference(q, k, v, made); }; };
+  const auto wrong = [&](Mistake made) {
+    return [&in, made] { return reference(in.q, in.k, in.v, made); };
+  };
   return compare(
       y, reference(q, k, v),
       {{"y is not divided: by q_i.z, z the sum of all keys", wrong(Mistake::no_denominator)},
@@ -75,18 +78,9 @@ Matrix<Counted> counted(const Numbers& x) {
 }  // namespace
 
 checker::Exercise exercise(unsigned seed) {
-  const auto toy = [] {
-    return check(matrix({{1, 1}, {1, 2}, {2, 1}}), matrix({{1, 1}, {2, 1}, {1, 3}}),
-                 matrix({{1, 0}, {0, 1}, {1, 1}}));
-  };
+  const auto toy = [] { return check(toy_features()); };
   const auto sizes = [seed] {
-    for (int n = 0; n < 6; ++n) {
-      Random random(seed * 100 + static_cast<unsigned>(n));
-      const int N = 2 + 3 * n, F = 2 + n, M = 1 + n % 4;
-      const Numbers q = random.features(N, F), k = random.features(N, F), v = random.rows(N, M);
-      if (const std::string message = check(q, k, v); !message.empty()) return message;
-    }
-    return std::string();
+    return of_sizes(seed, [](Random& random, int n) { return check(some_features(random, n)); });
   };
   const auto order = [seed] {
     constexpr int N = 100, F = 7, M = 5;

@@ -44,8 +44,11 @@ Numbers outputs(const Numbers& q, const Numbers& k, const Numbers& v) {
   return y;
 }
 
-std::string check(const Numbers& q, const Numbers& k, const Numbers& v) {
-  const auto wrong = [&](Mistake made) { return [&, made] { return reference(q, k, v, made); }; };
+std::string check(const Features& in) {
+  const auto& [q, k, v] = in;
+  const auto wrong = [&](Mistake made) {
+    return [&in, made] { return reference(in.q, in.k, in.v, made); };
+  };
   return compare(
       outputs(q, k, v), reference(q, k, v),
       {{"y_1 is that of an empty state: a write must show in the next read", wrong(Mistake::late)},
@@ -58,18 +61,9 @@ std::string check(const Numbers& q, const Numbers& k, const Numbers& v) {
 }  // namespace
 
 checker::Exercise exercise(unsigned seed) {
-  const auto toy = [] {
-    return check(matrix({{1, 1}, {1, 2}, {2, 1}}), matrix({{1, 1}, {2, 1}, {1, 3}}),
-                 matrix({{1, 0}, {0, 1}, {1, 1}}));
-  };
+  const auto toy = [] { return check(toy_features()); };
   const auto sizes = [seed] {
-    for (int n = 0; n < 6; ++n) {
-      Random random(seed * 100 + static_cast<unsigned>(n));
-      const int N = 2 + 3 * n, F = 2 + n, M = 1 + n % 4;
-      const Numbers q = random.features(N, F), k = random.features(N, F), v = random.rows(N, M);
-      if (const std::string message = check(q, k, v); !message.empty()) return message;
-    }
-    return std::string();
+    return of_sizes(seed, [](Random& random, int n) { return check(some_features(random, n)); });
   };
   const auto bytes = [seed] {
     constexpr int F = 64, M = 64, kFew = 64, kMany = 256;

@@ -32,11 +32,12 @@ Numbers reference(const Numbers& q, const Numbers& k, const Numbers& v, int chun
   return y;
 }
 
-std::string check(const Numbers& q, const Numbers& k, const Numbers& v, int chunk) {
+std::string check(const Features& in, int chunk) {
+  const auto& [q, k, v] = in;
   Numbers y(q.rows(), v.width());
   chunked(q, k, v, chunk, y.edit());
   const auto wrong = [&](Mistake made) {
-    return [&, made] { return reference(q, k, v, chunk, made); };
+    return [&in, chunk, made] { return reference(in.q, in.k, in.v, chunk, made); };
   };
   return compare(
       y, reference(q, k, v, chunk),
@@ -54,20 +55,16 @@ std::string check(const Numbers& q, const Numbers& k, const Numbers& v, int chun
 }  // namespace
 
 checker::Exercise exercise(unsigned seed) {
-  const auto toy = [] {
-    return check(matrix({{1, 1}, {1, 2}, {2, 1}}), matrix({{1, 1}, {2, 1}, {1, 3}}),
-                 matrix({{1, 0}, {0, 1}, {1, 1}}), 2);
-  };
+  const auto toy = [] { return check(toy_features(), 2); };
   const auto sizes = [seed] {
-    for (int n = 0; n < 5; ++n) {
-      Random random(seed * 100 + static_cast<unsigned>(n));
-      const int N = 7 + 3 * n, F = 2 + n, M = 1 + n % 4;
-      const Numbers q = random.features(N, F), k = random.features(N, F), v = random.rows(N, M);
+    return of_sizes(seed, [](Random& random, int n) {
+      const Features in = some_features(random, n);
+      const int N = in.q.rows();
       for (const int chunk : {3, 4, 1, N, N + 5})
-        if (const std::string message = check(q, k, v, chunk); !message.empty())
+        if (const std::string message = check(in, chunk); !message.empty())
           return message + format(" (N %d, chunk %d)", N, chunk);
-    }
-    return std::string();
+      return std::string();
+    });
   };
   return {"04", "chunk", {{"toy", toy}, {"random sizes", sizes}}};
 }

@@ -126,17 +126,13 @@ std::string differ(Inputs in, Numbers Inputs::*which, const Numbers& gradient, c
 
 checker::Exercise exercise(unsigned seed) {
   const auto toy = [] {
-    return check({matrix({{1, 1}, {1, 2}, {2, 1}}), matrix({{1, 1}, {2, 1}, {1, 3}}),
-                  matrix({{1, 0}, {0, 1}, {1, 1}}), matrix({{0, 0}, {0, 0}, {1, 0}})});
+    const auto [q, k, v] = toy_features();
+    return check({q, k, v, matrix({{0, 0}, {0, 0}, {1, 0}})});
   };
   const auto sizes = [seed] {
-    for (int n = 0; n < 6; ++n) {
-      Random random(seed * 100 + static_cast<unsigned>(n));
-      if (const std::string message = check(random_inputs(random, 2 + 3 * n, 2 + n, 1 + n % 4));
-          !message.empty())
-        return message;
-    }
-    return std::string();
+    return of_sizes(seed, [](Random& random, int n) {
+      return check(random_inputs(random, 2 + 3 * n, 2 + n, 1 + n % 4));
+    });
   };
   const auto differences = [seed] {
     Random random(seed);
@@ -160,7 +156,7 @@ checker::Exercise exercise(unsigned seed) {
     const size_t a_position = (peak_of(512) - peak_of(256)) / 256 / sizeof(double);
     if (a_position <= 4 * (F + M)) return std::string();
     return format(
-        "right, but %zu numbers are kept for each position (F = M = 64): the states of all; "
+        "right, but %zu numbers are saved for each position (F = M = 64): the states of all; "
         "recompute them",
         a_position);
   };

@@ -56,13 +56,11 @@ checker::Exercise exercise(unsigned seed) {
                          {-1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}));
   };
   const auto sizes = [seed] {
-    for (int n = 0; n < 6; ++n) {
-      Random random(seed * 100 + static_cast<unsigned>(n));
-      const int D = 2 + 3 * n, R = 3 + 4 * n;
-      const Numbers x = random.rows(1, D), omega = random.rows(R, D);
-      if (const std::string message = check(x, omega); !message.empty()) return message;
-    }
-    return std::string();
+    return of_sizes(seed, [](Random& random, int n) {
+      const int D = 2 + 3 * n;
+      const Numbers x = random.rows(1, D);
+      return check(x, random.rows(3 + 4 * n, D));
+    });
   };
   const auto mean = [seed] {
     constexpr int D = 4, kDraws = 20000;

@@ -85,14 +85,9 @@ checker::Exercise exercise(unsigned seed) {
         {matrix({{8}, {8}}), matrix({{1, 1e-9}}), matrix({{6}}), matrix({{1, 1e-9}}), 0.5, 0.5});
   };
   const auto sizes = [seed] {
-    for (int n = 0; n < 6; ++n) {
-      Random random(seed * 100 + static_cast<unsigned>(n));
-      if (const std::string message =
-              check(random_write(random, 2 + n, 1 + n % 4, 0.9 - 0.1 * n, 0.3 + 0.1 * n));
-          !message.empty())
-        return message;
-    }
-    return std::string();
+    return of_sizes(seed, [](Random& random, int n) {
+      return check(random_write(random, 2 + n, 1 + n % 4, 0.9 - 0.1 * n, 0.3 + 0.1 * n));
+    });
   };
   const auto rewrites =
       [seed] {  // a key of one feature, beta = 1: what it gives back is the last value

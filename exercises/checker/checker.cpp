@@ -41,6 +41,16 @@ size_t held_bytes() { return held; }
 size_t peak_bytes() { return peak; }
 void reset_peak() { peak = held; }
 
+double Random::uniform() {  // splitmix64 (Steele et al. 2014), above 0
+  unsigned long z = state_ += 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return (static_cast<double>((z ^ (z >> 31)) >> 11) + 1) / 9007199254740992.0;
+}
+double Random::normal() {  // Box and Muller
+  const double radius = std::sqrt(-2 * std::log(uniform()));
+  return radius * std::cos(6.283185307179586 * uniform());
+}
 Numbers Random::rows(int count, int width, double stddev) {
   Numbers x(count, width);
   for (int i = 0; i < count; ++i)
@@ -52,6 +62,23 @@ Numbers Random::features(int count, int width) {
   for (int i = 0; i < count; ++i)
     for (int f = 0; f < width; ++f) x(i, f) = std::exp(x(i, f));
   return x;
+}
+
+Features toy_features() {
+  return {matrix({{1, 1}, {1, 2}, {2, 1}}), matrix({{1, 1}, {2, 1}, {1, 3}}),
+          matrix({{1, 0}, {0, 1}, {1, 1}})};
+}
+Features some_features(Random& random, int n) {
+  const int N = 4 + 3 * n, F = 2 + n, M = 1 + n % 4;
+  return {random.features(N, F), random.features(N, F), random.rows(N, M)};
+}
+
+std::string of_sizes(unsigned seed, const std::function<std::string(Random&, int n)>& check) {
+  for (int n = 0; n < 6; ++n) {
+    Random random(seed * 100 + static_cast<unsigned>(n));
+    if (const std::string message = check(random, n); !message.empty()) return message;
+  }
+  return "";
 }
 
 std::string format(const char* form, ...) {

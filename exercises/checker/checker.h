@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <initializer_list>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -68,15 +67,25 @@ inline Numbers matrix(std::initializer_list<std::initializer_list<double>> rows)
 // Random numbers: from N(0, stddev^2), and features above 0.
 class Random {
  public:
-  explicit Random(unsigned seed) : engine_(seed) {}
-  double normal() { return normal_(engine_); }
+  explicit Random(unsigned seed) : state_(seed) {}
+  double normal();
   Numbers rows(int count, int width, double stddev = 1);
   Numbers features(int count, int width);
 
  private:
-  std::mt19937_64 engine_;
-  std::normal_distribution<double> normal_;
+  double uniform();
+  unsigned long state_;
 };
+
+// phi(q), phi(k) and v: of lessons 2 to 5, or random ones of the n-th size.
+struct Features {
+  Numbers q, k, v;
+};
+Features toy_features();
+Features some_features(Random& random, int n);
+
+// The first message of check(random, n), n = 0 ... 5, which chooses sizes by n.
+std::string of_sizes(unsigned seed, const std::function<std::string(Random&, int n)>& check);
 
 // A known wrong answer: its result, and what to say of it.
 struct Wrong {
