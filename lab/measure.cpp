@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -11,15 +12,28 @@ double rounded(double x, int digits) {
   return std::strtod(fmt::format("{:.{}g}", x, digits).c_str(), nullptr);
 }
 
-nlohmann::ordered_json rows_json(const Tensor& x, int digits) {
-  const std::vector<double> values = x.to_doubles();
-  const auto width = static_cast<size_t>(x.shape()[-1]);
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (i % width == 0) rows.push_back(nlohmann::ordered_json::array());
-    rows.back().push_back(rounded(values[i], digits));
-  }
+Rows split_rows(const std::vector<double>& values, int64_t width) {
+  Rows rows;
+  for (auto first = values.begin(); first != values.end(); first += width)
+    rows.emplace_back(first, first + width);
   return rows;
+}
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+nlohmann::ordered_json rows_json(const Rows& rows, int digits) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const std::vector<double>& row : rows) {
+    all.push_back(nlohmann::ordered_json::array());
+    for (const double x : row) all.back().push_back(rounded(x, digits));
+  }
+  return all;
+}
+
+nlohmann::ordered_json rows_json(const Tensor& x, int digits) {
+  return rows_json(split_rows(x.to_doubles(), x.shape()[-1]), digits);
 }
 
 nlohmann::ordered_json measure_figures(const std::string& lesson, bool) {

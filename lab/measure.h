@@ -4,6 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -22,7 +23,11 @@ nlohmann::ordered_json measure_range();       // W12
 nlohmann::ordered_json measure_half_lives();  // W14
 nlohmann::ordered_json measure_codes();       // W15
 
-// Rows of the last axis, rounded to `digits` significant digits.
+using Rows = std::vector<std::vector<double>>;
+Rows split_rows(const std::vector<double>& values, int64_t width);
+double dot(const std::vector<double>& a, const std::vector<double>& b);
+// Rounded to `digits` significant digits; of a tensor, rows of the last axis.
+nlohmann::ordered_json rows_json(const Rows& rows, int digits = 7);
 nlohmann::ordered_json rows_json(const Tensor& x, int digits = 7);
 double rounded(double x, int digits);
 

@@ -11,6 +11,7 @@
 #include "nn/attention/mapped_attention.h"
 #include "nn/random_projection.h"
 #include "nn/verify/attend.h"
+#include "train/timing.h"
 
 namespace linea::lab {
 namespace {
@@ -19,29 +20,16 @@ constexpr int64_t kKernelSize = 16, kPairs = 600, kWeightRows = 64;
 constexpr double kPairStddev = 1.2;
 const std::vector<int64_t> kRowCounts = {16, 64, 1024};
 
-using Vectors = std::vector<std::vector<double>>;
-
 // Rows from N(0, stddev^2) over D^(1/4): x^.
-Vectors random_rows(int64_t count, int64_t size, double stddev, uint32_t stream_id) {
-  const double scale = stddev / std::pow(static_cast<double>(size), 0.25);
-  const std::vector<double> values = random_tensor({count, size}, stream_id, 1.0, 0.0).to_doubles();
-  Vectors rows(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i)
-    rows[i / static_cast<size_t>(size)].push_back(scale * values[i]);
-  return rows;
+Rows random_rows(int64_t count, int64_t size, double stddev, uint32_t stream_id) {
+  std::vector<double> values = random_tensor({count, size}, stream_id, 1.0, 0.0).to_doubles();
+  for (double& x : values) x *= stddev / std::pow(static_cast<double>(size), 0.25);
+  return split_rows(values, size);
 }
 
-double product(const std::vector<double>& a, const std::vector<double>& b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-}
-
-Vectors random_omega(int64_t rows, int64_t size) {
-  const std::vector<double> values =
-      draw_projection(Projection::iid, rows, size, {0, Purpose::features, 0, 0});
-  Vectors omega(static_cast<size_t>(rows));
-  for (size_t i = 0; i < values.size(); ++i)
-    omega[i / static_cast<size_t>(size)].push_back(values[i]);
-  return omega;
+Rows random_omega(int64_t rows, int64_t size) {
+  return split_rows(draw_projection(Projection::iid, rows, size, {0, Purpose::features, 0, 0}),
+                    size);
 }
 
 // Lesson 7's mean over R rows w of omega: exp(w.(q^ + k^) - (|q^|^2 + |k^|^2) / 2), or
@@ -55,46 +43,30 @@ double estimate(bool positive, const std::vector<double>& wq, const std::vector<
   return sum / static_cast<double>(wq.size());
 }
 
-Vectors projected(const Vectors& x, const Vectors& omega) {
-  Vectors all(x.size());
+Rows projected(const Rows& x, const Rows& omega) {
+  Rows all(x.size());
   for (size_t i = 0; i < x.size(); ++i)
-    for (const std::vector<double>& w : omega) all[i].push_back(product(w, x[i]));
+    for (const std::vector<double>& w : omega) all[i].push_back(dot(w, x[i]));
   return all;
 }
 
 const char* name_of(bool positive) { return positive ? "positive" : "trig"; }
-
-nlohmann::ordered_json json_of(const Vectors& rows, int digits) {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const std::vector<double>& row : rows) {
-    all.push_back(nlohmann::ordered_json::array());
-    for (const double x : row) all.back().push_back(rounded(x, digits));
-  }
-  return all;
-}
 
 void divide_by_sum(std::vector<double>& row) {
   const double sum = std::accumulate(row.begin(), row.end(), 0.0);
   for (double& x : row) x /= sum;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // A, its estimate, and the median over rows of sum_j |A^_ij - A_ij|.
-nlohmann::ordered_json weights_panel(const Vectors& q, const Vectors& k, const Vectors& exact,
-                                     bool positive, int64_t rows, double stddev) {
-  const Vectors omega = random_omega(rows, kKernelSize), wq = projected(q, omega),
-                wk = projected(k, omega);
-  Vectors weights(q.size());
+nlohmann::ordered_json weights_panel(const Rows& q, const Rows& k, const Rows& exact, bool positive,
+                                     int64_t rows, double stddev) {
+  const Rows omega = random_omega(rows, kKernelSize), wq = projected(q, omega),
+             wk = projected(k, omega);
+  Rows weights(q.size());
   std::vector<double> errors(q.size());
   for (size_t i = 0; i < q.size(); ++i) {
     for (size_t j = 0; j < k.size(); ++j)
-      weights[i].push_back(
-          estimate(positive, wq[i], wk[j], product(q[i], q[i]) + product(k[j], k[j])));
+      weights[i].push_back(estimate(positive, wq[i], wk[j], dot(q[i], q[i]) + dot(k[j], k[j])));
     divide_by_sum(weights[i]);
     for (size_t j = 0; j < k.size(); ++j) errors[i] += std::abs(weights[i][j] - exact[i][j]);
   }
@@ -102,26 +74,26 @@ nlohmann::ordered_json weights_panel(const Vectors& q, const Vectors& k, const V
           {"stddev", stddev},
           {"rows", rows},
           {"error", rounded(median(errors), 3)},
-          {"weights", json_of(weights, 4)}};
+          {"weights", rows_json(weights, 4)}};
 }
 
 }  // namespace
 
 nlohmann::ordered_json measure_estimates() {
-  const Vectors q = random_rows(kPairs, kKernelSize, kPairStddev, 1),
-                k = random_rows(kPairs, kKernelSize, kPairStddev, 2);
+  const Rows q = random_rows(kPairs, kKernelSize, kPairStddev, 1),
+             k = random_rows(kPairs, kKernelSize, kPairStddev, 2);
   std::vector<double> exact;
-  for (size_t i = 0; i < q.size(); ++i) exact.push_back(rounded(std::exp(product(q[i], k[i])), 4));
+  for (size_t i = 0; i < q.size(); ++i) exact.push_back(rounded(std::exp(dot(q[i], k[i])), 4));
   nlohmann::ordered_json panels = nlohmann::ordered_json::array();
   for (const bool positive : {true, false})
     for (const int64_t rows : kRowCounts) {
-      const Vectors omega = random_omega(rows, kKernelSize), wq = projected(q, omega),
-                    wk = projected(k, omega);
+      const Rows omega = random_omega(rows, kKernelSize), wq = projected(q, omega),
+                 wk = projected(k, omega);
       std::vector<double> estimates, errors;
       int64_t negative = 0;
       for (size_t i = 0; i < q.size(); ++i) {
-        estimates.push_back(rounded(
-            estimate(positive, wq[i], wk[i], product(q[i], q[i]) + product(k[i], k[i])), 4));
+        estimates.push_back(
+            rounded(estimate(positive, wq[i], wk[i], dot(q[i], q[i]) + dot(k[i], k[i])), 4));
         negative += estimates.back() <= 0 ? 1 : 0;
         errors.push_back(std::abs(estimates.back() / exact[i] - 1));
       }
@@ -141,14 +113,14 @@ nlohmann::ordered_json measure_estimates() {
 nlohmann::ordered_json measure_weights() {
   nlohmann::ordered_json exact = nlohmann::ordered_json::array(), panels = exact;
   for (const double stddev : {0.5, 1.0}) {
-    const Vectors q = random_rows(kWeightRows, kKernelSize, stddev, 1),
-                  k = random_rows(kWeightRows, kKernelSize, stddev, 2);
-    Vectors weights(q.size());
+    const Rows q = random_rows(kWeightRows, kKernelSize, stddev, 1),
+               k = random_rows(kWeightRows, kKernelSize, stddev, 2);
+    Rows weights(q.size());
     for (size_t i = 0; i < q.size(); ++i) {
-      for (const std::vector<double>& key : k) weights[i].push_back(std::exp(product(q[i], key)));
+      for (const std::vector<double>& key : k) weights[i].push_back(std::exp(dot(q[i], key)));
       divide_by_sum(weights[i]);
     }
-    exact.push_back({{"stddev", stddev}, {"weights", json_of(weights, 4)}});
+    exact.push_back({{"stddev", stddev}, {"weights", rows_json(weights, 4)}});
     for (const bool positive : {true, false})
       for (const int64_t rows : kRowCounts)
         panels.push_back(weights_panel(q, k, weights, positive, rows, stddev));
@@ -163,14 +135,14 @@ nlohmann::ordered_json measure_weights() {
 
 nlohmann::ordered_json measure_range() {
   constexpr int64_t kSize = 64, kKeys = 64, kRows = 64;
-  const Vectors omega = random_omega(kRows, kSize);
+  const Rows omega = random_omega(kRows, kSize);
   nlohmann::ordered_json needs = nlohmann::ordered_json::array();
   for (int sigma = 1; sigma <= 8; ++sigma) {
-    const Vectors keys = random_rows(kKeys, kSize, sigma, 1), wk = projected(keys, omega);
+    const Rows keys = random_rows(kKeys, kSize, sigma, 1), wk = projected(keys, omega);
     std::vector<double> powers;  // of ten
     for (size_t j = 0; j < keys.size(); ++j)
       for (const double u : wk[j])
-        powers.push_back((u - product(keys[j], keys[j]) / 2) / std::log(10.0));
+        powers.push_back((u - dot(keys[j], keys[j]) / 2) / std::log(10.0));
     std::sort(powers.begin(), powers.end());
     const auto at = [&](double share) {
       return rounded(powers[static_cast<size_t>(share * static_cast<double>(powers.size()))], 4);

@@ -25,18 +25,8 @@ attend::Inputs random_inputs(int64_t positions, bool gradient) {
   return in;
 }
 
-using Rows = std::vector<std::vector<double>>;
-Rows to_rows(const Tensor& x) {
-  const std::vector<double> values = x.to_doubles();
-  Rows rows(values.size() / kNarrow);
-  for (size_t i = 0; i < values.size(); ++i) rows[i / kNarrow].push_back(values[i]);
-  return rows;
-}
-double dot(const std::vector<double>& a, const std::vector<double>& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
+Rows to_rows(const Tensor& x) { return split_rows(x.to_doubles(), kNarrow); }
+
 // elu + 1 and its derivative
 Rows phi_of(const Rows& x, bool derivative) {
   Rows result = x;
@@ -44,15 +34,6 @@ Rows phi_of(const Rows& x, bool derivative) {
     for (double& value : row) value = value >= 0 ? (derivative ? 1 : value + 1) : std::exp(value);
   return result;
 }
-nlohmann::ordered_json json_of(const Rows& rows) {
-  nlohmann::ordered_json result = nlohmann::ordered_json::array();
-  for (const std::vector<double>& row : rows) {
-    result.push_back(nlohmann::ordered_json::array());
-    for (const double x : row) result.back().push_back(rounded(x, 7));
-  }
-  return result;
-}
-
 // Lesson 5: S_i and z_i forward, R_j and r_j backward.
 struct Sweeps {
   static constexpr size_t N = kSteps, F = kNarrow, M = kNarrow;
@@ -146,18 +127,18 @@ nlohmann::ordered_json measure_sweeps() {
          "the gradients of linear attention differ by {:g} from the formulas of lesson 5",
          difference);
   nlohmann::ordered_json S = nlohmann::ordered_json::array(), R = S;
-  for (const Rows& state : sweeps.S) S.push_back(json_of(state));
-  for (const Rows& state : sweeps.R) R.push_back(json_of(state));
+  for (const Rows& state : sweeps.S) S.push_back(rows_json(state));
+  for (const Rows& state : sweeps.R) R.push_back(rows_json(state));
   return {{"command",
            "the formulas of lesson 5 on 8 random positions, D = M = F = 2, compared "
            "with the backward pass of --attention linear"},
           {"difference", rounded(difference, 2)},
           {"S", S},
           {"R", R},
-          {"dq", json_of(sweeps.dq)},
-          {"dk", json_of(sweeps.dk)},
-          {"dv", json_of(sweeps.dv)},
-          {"dk_of_numerator", json_of(sweeps.numerator)}};
+          {"dq", rows_json(sweeps.dq)},
+          {"dk", rows_json(sweeps.dk)},
+          {"dv", rows_json(sweeps.dv)},
+          {"dk_of_numerator", rows_json(sweeps.numerator)}};
 }
 
 }  // namespace linea::lab

@@ -185,7 +185,8 @@ class SortedPass {
     return result;
   }
 
-  // The gradients of joined keys go to those of keys,  dx = S^T d(sorted) + d(own). Returns d(sorted), [BH,blocks,b W].
+  // The gradients of joined keys go to those of keys,  dx = S^T d(sorted) + d(own). Returns d(sorted),
+  // [BH,blocks,b W].
   Tensor give_back(const Tensor& djoined, const Segment& at, const Tensor& dx) const {
     const int64_t W = dx.size(3), size = b_ * W;
     on_threads(at.batch_heads, [&](int64_t bh, int) {
