@@ -151,6 +151,8 @@ std::string markdown_of(const Comparison& comparison);
 std::string compare_svg(const Comparison& comparison);
 // With the image and the curves of the runs in `folder`.
 std::string report_of(const Comparison& comparison, const std::filesystem::path& folder);
+// Finished runs whose folders are gone, from the compare.json of an earlier call with the same request.
+void read_deleted_runs(const std::filesystem::path& folder, Comparison& comparison);
 // Writes compare.json, compare.md and compare.svg, and report.html. Error: ErrorKind::write.
 void write_comparison(const std::filesystem::path& folder, const Comparison& comparison);
 

@@ -9,6 +9,7 @@
 #include "data/json.h"
 #include "tensor/backend.h"
 #include "train/format.h"
+#include "train/record/run_history.h"
 
 namespace linea::bench {
 namespace {
@@ -38,6 +39,33 @@ Json json_of(const Comparison& comparison, const CompareRow& row) {
           {"steps", steps}};
 }
 
+// What a run follows from, but for its attention.
+std::string request_of_runs(const Comparison& comparison) {
+  CompareRequest request = comparison.request;
+  request.attentions.clear();
+  return to_toml(request);
+}
+
+std::optional<double> optional_number(const Json& json) {
+  if (json.is_null()) return {};
+  return json.get<double>();
+}
+
+// The inverse of json_of(run) for what a finished run has measured.
+void read_result(const Json& json, CompareRun& run) {
+  run.step = json.at("step");
+  run.loss = optional_number(json.at("val_loss"));
+  run.accuracy = optional_number(json.at("val_accuracy"));
+  run.answers = optional_number(json.at("val_answers"));
+  run.majority = optional_number(json.at("majority"));
+  run.score = optional_number(json.at("score"));
+  run.parameters = json.at("parameters");
+  run.seconds = json.at("elapsed_s");
+  run.tokens_per_s = json.at("tokens_per_s");
+  run.peak_bytes = json.at("peak_bytes");
+  run.state = "finished";
+}
+
 // "|" would end a cell.
 std::string in_cell(std::string text) {
   for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
@@ -59,6 +87,7 @@ Json json_of(const CompareRun& run) {
           {"steps", run.config.steps},
           {"val_loss", number(run.loss)},
           {"val_accuracy", number(run.accuracy)},
+          {"val_answers", number(run.answers)},
           {"majority", number(run.majority)},
           {"score", number(run.score)},
           {"parameters", run.parameters},
@@ -88,6 +117,7 @@ Json json_of(const Comparison& comparison) {
   return {{"version", comparison.version},
           {"machine", {{"threads", comparison.threads}, {"isa", cpu_isa()}}},
           {"preset", comparison.request.preset},
+          {"request", request_of_runs(comparison)},
           {"tasks", comparison.tasks},
           {"lengths", comparison.lengths},
           {"attentions", rows},
@@ -109,6 +139,22 @@ std::string markdown_of(const Comparison& comparison) {
   }
   text += "\n" + fmt::format("{}", fmt::join(table.notes, "\n\n")) + "\n";
   return text;
+}
+
+void read_deleted_runs(const std::filesystem::path& folder, Comparison& comparison) {
+  const std::filesystem::path file = folder / "compare.json";
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return;
+  const Json json = Json::parse(read_file(file), nullptr, false);
+  try {
+    if (json.at("request") != request_of_runs(comparison)) return;
+    for (const Json& result : json.at("runs"))
+      for (CompareRun& run : comparison.runs)
+        if (result.at("folder") == run.folder && result.at("state") == "finished" &&
+            result.at("steps") == run.config.steps && !is_run(folder / run.folder))
+          read_result(result, run);
+  } catch (const Json::exception&) {  // not one of ours, or damaged: the runs are trained again
+  }
 }
 
 void write_comparison(const std::filesystem::path& folder, const Comparison& comparison) {

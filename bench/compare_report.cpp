@@ -73,7 +73,7 @@ std::string curves_html(const Comparison& comparison, const fs::path& folder) {
     std::vector<std::string> names;
     int64_t steps = 0;
     for (const CompareRun& run : comparison.runs) {
-      if (run.task != task || run.seed != 1 || run.step == 0) continue;
+      if (run.task != task || run.seed != 1 || !is_run(folder / run.folder)) continue;
       histories.push_back(read_history(folder / run.folder));
       if (histories.back().last("loss") == nullptr) {
         histories.pop_back();

@@ -60,6 +60,7 @@ class Comparer {
       read(run);
       refuse_other_settings(run);
     }
+    read_deleted_runs(folder_, all_);
     make_folders(folder_);
     const RunLock lock(folder_);
     write_file_atomically(folder_ / "compare.toml", to_toml(all_.request));

@@ -45,6 +45,29 @@ TEST_F(CompareTest, RunsAreOrdinaryAndFinishedOnesAreSkipped) {
   EXPECT_NE(bytes("c/compare.md").find("| local † |"), std::string::npos);
 }
 
+// The folders of runs are large: compare.json stands for those that were deleted.
+TEST_F(CompareTest, DeletedRunsStayRows) {
+  done(kCompare + "--attentions linear --steps 3 --out c");
+  const nlohmann::json first = result("c");
+  const std::string table = bytes("c/compare.md");
+  std::filesystem::remove_all(path("c/copy/softmax"));
+  done("compare --resume c");
+  EXPECT_EQ(result("c"), first);
+  EXPECT_EQ(bytes("c/compare.md"), table);
+  EXPECT_FALSE(exists("c/copy/softmax"));
+  for (const auto& [from, to] : {std::pair{"\"steps\": 3", "\"steps\": 4"},
+                                 {"\"state\": \"finished\"", "\"state\": 1"},
+                                 {"seeds", "sseds"}}) {
+    std::filesystem::remove_all(path("c/copy/softmax"));
+    std::string json = bytes("c/compare.json");
+    ASSERT_NE(json.find(from), std::string::npos) << from;
+    write_file_atomically(path("c/compare.json"),
+                          json.replace(json.find(from), std::strlen(from), to));
+    done("compare --resume c");
+    EXPECT_TRUE(exists("c/copy/softmax/seed-1")) << to;
+  }
+}
+
 TEST_F(CompareTest, AFailedRunIsARow) {
   const std::string bad = "--steps 30 --lr 1e30 --min-lr 1e30 --warmup 0 --clip 0 ";
   const Outcome outcome = linea(kCompare + bad + "--attentions linear --out c");
