@@ -19,14 +19,14 @@ constexpr const char* kSizes =
 
 const std::vector<ComparedTask>& compared_tasks() {
   static const std::vector<ComparedTask> tasks = {
-      {"copy", "task = \"copy\"\nlength = 128\nbatch = 32\nsteps = 2000\n"},
+      {"copy", "task = \"copy\"\nlength = 128\nbatch = 32\nsteps = 600\n"},
       {"retrieval", "task = \"retrieval\"\nassociations = 20\nbatch = 32\nsteps = 2000\n"},
       {"digits",
-       "task = \"digits\"\nsize = 14\nlevels = 6\npredict = \"class\"\nbatch = 32\nsteps = 1000\n"},
+       "task = \"digits\"\nsize = 14\nlevels = 6\npredict = \"class\"\nbatch = 32\nsteps = 500\n"},
       {"listops",
        "task = \"listops\"\nlistops_depth = 6\nlistops_args = 5\nlistops_min = 24\n"
-       "listops_max = 256\nbatch = 32\nsteps = 2000\n"},
-      {"text", "task = \"text\"\nlength = 256\nbatch = 8\nsteps = 2000\n"}};
+       "listops_max = 256\nbatch = 32\nsteps = 800\n"},
+      {"text", "task = \"text\"\nlength = 256\nbatch = 8\nsteps = 1000\n"}};
   static const std::vector<ComparedTask> with_model = [] {
     std::vector<ComparedTask> all = tasks;
     for (ComparedTask& task : all) task.settings = kSmall + task.settings;
