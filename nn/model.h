@@ -93,6 +93,10 @@ class Model {
   // add to the loss are added to *auxiliary, unless that is null.
   virtual Var forward(const ModelInputs& in, bool training, Var* auxiliary = nullptr) const = 0;
 
+  // What the attention of each layer mixes, without dropout and gradients, q, k and v [B,H,N,D] apart;
+  // empty: a model of pairs. Error: ErrorKind::usage, activations in bf16.
+  virtual std::vector<AttentionInputs> attention_inputs(const ModelInputs&) const { return {}; }
+
   // The recurrent form: ids i32 [B] of the next position -> outputs [B,output_head().outputs()], by
   // the weights as they were at the start. Errors: a position past the length, a model that does
   // not sample: of pairs, or not causal.

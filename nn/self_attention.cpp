@@ -112,7 +112,12 @@ AttentionInputs SelfAttention::project(const Var& x, int64_t first) const {
   if (!attention->traits().bf16_inputs) in.qkv = cast(in.qkv, wide);
   const bool has_keys = attention->traits().reads_keys;
   if (turns && has_keys) in.qkv = rotated_qk(in.qkv, heads, first);
-  if (attention->traits().packed_qkv) return in;
+  if (!attention->traits().packed_qkv) split_parts(in, first);
+  return in;
+}
+
+void SelfAttention::split_parts(AttentionInputs& in, int64_t first) const {
+  const bool has_keys = attention->traits().reads_keys;
   const auto parts = static_cast<int64_t>(projections(*attention).size());
   const Var split = split_heads(in.qkv, parts, heads);
   if (parts > 1) in.q = select(split, 0);
@@ -120,6 +125,11 @@ AttentionInputs SelfAttention::project(const Var& x, int64_t first) const {
   if (has_keys) in.k = select(split, 1);
   in.v = select(split, parts - 1);
   in.qkv = {};
+}
+
+AttentionInputs SelfAttention::inputs(const Var& x) const {
+  AttentionInputs in = project(convolution.forward(x), 0);
+  if (in.qkv.defined()) split_parts(in, 0);
   return in;
 }
 

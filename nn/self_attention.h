@@ -42,6 +42,8 @@ struct SelfAttention {
   // to *auxiliary, unless that is null.
   Var forward(const Var& residual, const Var& x, float dropout, const AttentionMask& mask = {},
               Var* auxiliary = nullptr) const;
+  // What the attention mixes of x: q, k and v apart, as far as it reads them.
+  AttentionInputs inputs(const Var& x) const;
   // One position x [B,1,dim], without gradients; changes the state.
   Var step(const Var& residual, const Var& x, LayerState& state) const;
 
@@ -58,6 +60,7 @@ struct SelfAttention {
  private:
   // x here and below: after the convolution. first: the position of its first row.
   AttentionInputs project(const Var& x, int64_t first) const;
+  void split_parts(AttentionInputs& in, int64_t first) const;  // qkv into q, k and v
   // residual + dropout(out(y)), with y normalized and gated by x where the model does so
   Var add_output(const Var& residual, const Var& x, const Var& y, float dropout) const;
 };

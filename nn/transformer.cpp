@@ -46,18 +46,19 @@ Var Transformer::outputs(const Var& x) const {
   return norm_linear(x, norm, output);
 }
 
-Var Transformer::forward(const ModelInputs& in, bool training, Var* auxiliary) const {
-  const Tensor& ids = in.ids;
-  const AttentionMask mask{config_.causal, in.valid};
+// E[token] + C[class] + P[position], in the dtype of activations.
+Var Transformer::embed(const Tensor& ids) const {
   require(ids.size(1) <= config_.length, "{} positions do not fit the model's length of {}",
           ids.size(1), config_.length);
+  const ModuleScope scope("embedding");
+  const Var x = positions_.forward(classes_.forward(tokens_.forward(ids), ids));
+  return config_.stored == DType::bf16 ? cast(x, DType::bf16) : x;
+}
+
+Var Transformer::forward(const ModelInputs& in, bool training, Var* auxiliary) const {
+  const AttentionMask mask{config_.causal, in.valid};
   const float rate = training ? static_cast<float>(config_.dropout) : 0;
-  Var x;
-  {
-    const ModuleScope scope("embedding");
-    x = positions_.forward(classes_.forward(tokens_.forward(ids), ids));
-  }
-  x = dropout(config_.stored == DType::bf16 ? cast(x, DType::bf16) : x, rate, 0);
+  Var x = dropout(embed(in.ids), rate, 0);
   if (config_.reversible) {
     std::vector<ReversibleLayer> layers;
     for (const TransformerBlock& block : blocks_)
@@ -74,6 +75,25 @@ Var Transformer::forward(const ModelInputs& in, bool training, Var* auxiliary) c
     }
   }
   return outputs(layer_boundary(x, config_.layers));
+}
+
+std::vector<AttentionInputs> Transformer::attention_inputs(const ModelInputs& in) const {
+  require(config_.stored == DType::f32, "what attentions mix is shown of models in float32");
+  const NoGrad no_grad;
+  const AttentionMask mask{config_.causal, in.valid};
+  std::vector<AttentionInputs> all;
+  Var x = embed(in.ids), second = x;  // the streams of reversible blocks
+  for (const TransformerBlock& block : blocks_) {
+    all.push_back(block.attention.inputs(second));
+    if (config_.reversible) {
+      const ReversibleLayer layer = block.reversible_layer(0, mask);
+      x = add(x, layer.f(second));
+      second = add(second, layer.g(x));
+    } else {
+      x = second = block.forward(x, 0, mask);
+    }
+  }
+  return all;
 }
 
 // A copy of the model shares its parameters until they are packed or cast.

@@ -25,6 +25,7 @@ class Transformer final : public Model {
   explicit Transformer(const ModelConfig& config);
 
   Var forward(const ModelInputs& in, bool training, Var* auxiliary = nullptr) const override;
+  std::vector<AttentionInputs> attention_inputs(const ModelInputs& in) const override;
   DecodeState start(int64_t batch) const override;
   Tensor decode(DecodeState& state, const Tensor& ids) const override;
 
@@ -34,6 +35,7 @@ class Transformer final : public Model {
  private:
   Linear make_output(ParameterInit& init) const;
   Linear tied_output() const;
+  Var embed(const Tensor& ids) const;
   Var outputs(const Var& x) const;
   Tensor embed_position(const DecodeState& state, const Tensor& ids) const;
   void prepare_for_sampling();

@@ -254,5 +254,59 @@ TEST(TransformerAttention, NeedsACausalForm) {
   }
 }
 
+// The last position of x [1,H,N,W].
+Var last_row(const Var& x) {
+  if (!x.defined()) return x;
+  const std::vector<double> all = x.value().to_doubles();
+  const int64_t H = x.size(1), N = x.size(2), W = x.size(3);
+  std::vector<double> row;
+  for (int64_t h = 0; h < H; ++h)
+    row.insert(row.end(), all.begin() + ((h + 1) * N - 1) * W, all.begin() + (h + 1) * N * W);
+  return Var(Tensor::from(row, {1, H, 1, W}, DType::f32));
+}
+
+// The states of the layers after all positions but one, which steps of the model made, give with the
+// last row of a layer's inputs what its attention gives of all rows.
+void expect_inputs_of_layers(const ModelConfig& config) {
+  const NoGrad no_grad;
+  const Transformer model(config);
+  const Tensor ids = salted_ids(1, 2);
+  const std::vector<AttentionInputs> inputs = model.attention_inputs(ids);
+  ASSERT_EQ(std::ssize(inputs), config.layers);
+  DecodeState state = model.start(1);
+  for (int64_t n = 0; n + 1 < kPositions; ++n)
+    model.step(state,
+               Tensor::from(
+                   std::vector<int32_t>{ids.to_vector<int32_t>().at(static_cast<size_t>(n))}, {1}));
+  for (size_t layer = 0; layer < inputs.size(); ++layer) {
+    const AttentionInputs& in = inputs[layer];
+    EXPECT_FALSE(in.qkv.defined());
+    const Attention& attention = *model.attentions()[layer];
+    AttentionInputs last{last_row(in.q), last_row(in.k), last_row(in.v), last_row(in.gate)};
+    last.gate_form = in.gate_form;
+    const Tensor y = attention.step(*state.layers[layer].attention, last);
+    EXPECT_LE(relative_error(y, last_row(attention.forward(in, {})).value().reshape(y.shape())),
+              1e-4)
+        << "layer " << layer;
+  }
+}
+
+TEST(TransformerAttention, InputsOfLayersAreWhatTheModelMixes) {
+  for (const char* name : {"linear", "softmax", "performer", "gdn"}) {
+    SCOPED_TRACE(name);
+    expect_inputs_of_layers(model_with(name));
+  }
+  ModelConfig config = model_with("linear");
+  config.reversible = true;
+  expect_inputs_of_layers(config);
+  config = model_with("softmax");
+  config.positions = "rotary";
+  expect_inputs_of_layers(config);
+  config = model_with("softmax");
+  config.layer_convolution = "1d";
+  config.attentions = {{"softmax", {}}, {"linear", {{"rule", "gated"}}}};
+  expect_inputs_of_layers(config);
+}
+
 }  // namespace
 }  // namespace linea
