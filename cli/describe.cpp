@@ -33,6 +33,7 @@ const std::vector<NamedOffer>& named_offers() {
       {"--prompt-file", Offer::files},
       {"--prompts", Offer::files},
       {"--complete", Offer::files},
+      {"--on", Offer::files},
       {"--svg", Offer::files},
       {"--csv", Offer::files},
       {"--check",

@@ -13,15 +13,17 @@
 #include "lab/markdown.h"
 #include "lab/measure.h"
 #include "lab/pages.h"
+#include "lab/run_page.h"
+#include "train/machine.h"
 #include "train/record/table.h"
 
 namespace linea {
 namespace {
 
 struct LabOptions {
-  std::vector<std::string> ids;
-  std::string exercise, answer, out;
-  int64_t hint = 1;
+  std::vector<std::string> ids, runs, on;
+  std::string exercise, answer, out, data;
+  int64_t hint = 1, seed = 1, threads = 0;
   bool quick = false, chosen = false;  // one of the commands below `lab`
 };
 
@@ -57,6 +59,33 @@ int run_lessons(const LabOptions& options) {
   return wrong == 0 ? 0 : static_cast<int>(ErrorKind::numeric);
 }
 
+void add_page(CLI::App& command, const std::shared_ptr<LabOptions>& options, int& exit_code) {
+  CLI::App& page = add_command(
+      command, "page", "make pages of your own runs",
+      "Example:  linea lab page runs/mine --out lab\n\nSamples the newest model of each run and "
+      "shows its curves, the bits of each pixel or token, completions and what heads do.");
+  add_option(page, "RUN", options->runs, "folders of linea train", OptionKind::required);
+  add_option(page, "--out", options->out, "the folder of the pages", OptionKind::required);
+  add_option(page, "--on", options->on,
+             "images, as PNG or JPEG files or test:7 of the run's data, or one text; default: the "
+             "first of the data");
+  add_option(page, "--data", options->data, "the data of the runs, if moved since training");
+  add_option(page, "--seed", options->seed, "of what is sampled", OptionKind::shows_default);
+  add_option(page, "--threads", options->threads, "0: all cores", OptionKind::shows_default);
+  set_action(page, [options, &exit_code] {
+    options->chosen = true;
+    lab::check_pages_can_be_made();
+    use_machine(options->threads, "cpu");
+    for (const std::string& folder : options->runs) {
+      const std::string name = lab::write_run_record(
+          options->out, {folder, options->on, options->data, options->seed, version()});
+      lab::write_pages(options->out);
+      fmt::print("{}/{}.html\n", options->out, name);
+    }
+    exit_code = 0;
+  });
+}
+
 }  // namespace
 
 void add_lab(CLI::App& program, int& exit_code) {
@@ -64,6 +93,7 @@ void add_lab(CLI::App& program, int& exit_code) {
   CLI::App& command = add_command(
       program, "lab", "lessons on linear attention that run what they teach",
       "Example:  linea lab\n          linea lab run 1 2 3\n          linea lab run all --out lab\n"
+      "          linea lab page runs/mine --out lab\n"
       "          linea lab check 3.1 17\n\n"
       "Lessons use files of lessons/ in this folder; those that are missing are written there.");
   CLI::App& run = add_command(command, "run", "print lessons, with the output of their commands",
@@ -79,6 +109,7 @@ void add_lab(CLI::App& program, int& exit_code) {
     options->chosen = true;
     exit_code = run_lessons(*options);
   });
+  add_page(command, options, exit_code);
   CLI::App& render =
       add_command(command, "render", "make the pages again from the records of the runs",
                   "Example:  linea lab render --out lab\n\nReads lab/data; nothing is run.");

@@ -1,4 +1,5 @@
-// The figures of the pages, W1 to W15, each made of the record of one lesson.
+// The figures of the pages, W1 to W15, each made of the record of one lesson, and W16 to W20 of that of
+// a run.
 #pragma once
 
 #include <string>
@@ -49,5 +50,10 @@ Figure w12(const Record& record);
 Figure w13(const Record& record);
 Figure w14(const Record& record);
 Figure w15(const Record& record);
+Figure w16(const Record& record);
+Figure w17(const Record& record);
+Figure w18(const Record& record);
+Figure w19(const Record& record);
+Figure w20(const Record& record);
 
 }  // namespace linea::lab

@@ -11,6 +11,7 @@
 #include "lab/markdown.h"
 #include "lab/number.h"
 #include "lab/pages.h"
+#include "lab/run_page.h"
 
 namespace linea::lab {
 namespace {
@@ -163,13 +164,6 @@ class LessonPage {
   };
 };
 
-std::string page(const std::string& title, const std::string& body) {
-  const std::string style = lab_style(), script = lab_script();
-  return page_start(title, style, content_policy(style, script)) +
-         "<a class=\"skip\" href=\"#lesson\">Skip to the lesson</a>\n" + body + "<script>" +
-         script + "</script>\n</body>\n</html>\n";
-}
-
 bool was_run(const Lesson& lesson, const fs::path& folder) {
   return fs::exists(folder / "data" / (lesson.name + ".json"));
 }
@@ -197,6 +191,17 @@ std::string navigation(const Lesson& lesson, const fs::path& folder) {
   return html + "</nav>\n";
 }
 
+// The names of the records of runs, sorted.
+std::vector<std::string> run_records(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder / "data", error))
+    if (entry.path().extension() == ".json" && entry.path().stem().string().rfind("run-", 0) == 0)
+      names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 std::string index_page(const fs::path& folder) {
   std::string rows, missing;
   for (const Lesson& lesson : lessons())
@@ -212,8 +217,13 @@ std::string index_page(const fs::path& folder) {
       "the chain rule, expectation and variance. Lessons with letters continue those before "
       "them.</p>\n<ul class=\"lessons\">\n" +
       rows + "</ul>\n";
+  std::string runs;
+  for (const std::string& run : run_records(folder))
+    runs += fmt::format("<li><a href=\"{}.html\">{}</a></li>\n", run,
+                        escape_xml(Record(folder / "data" / (run + ".json")).text("/run")));
+  if (!runs.empty()) html += "<h2>Your runs</h2>\n<ul class=\"lessons\">\n" + runs + "</ul>\n";
   if (!missing.empty()) html += "<h2>Not run yet</h2>\n<ul>\n" + missing + "</ul>\n";
-  return page("How linear attention is trained", html + "</main>\n");
+  return whole_page("How linear attention is trained", html + "</main>\n");
 }
 
 }  // namespace
@@ -221,17 +231,30 @@ std::string index_page(const fs::path& folder) {
 std::string lesson_page(const Lesson& lesson, const Record& record, const fs::path& folder) {
   const std::string title = lesson.id + " \u00b7 " + lesson.title;
   const std::string body = LessonPage(lesson, record).body();
-  return page(
+  return whole_page(
       title,
       fmt::format("<header>\n{0}</header>\n<main id=\"lesson\">\n<h1><span class=\"id\">{1}</span>"
-                  "{2}</h1>\n{3}</main>\n<footer>\n<p>Made by <code>{4}</code> with Linea "
-                  "<code>{5}</code> on <code>{6}</code>, <code>{7:.0f}</code> threads, in "
-                  "<time datetime=\"PT{8:.1f}S\">{8:.1f} s</time>; numbers: <code>data/{9}</code>. "
-                  "To write it from them: <code>linea lab render --out lab</code></p>\n</footer>\n",
+                  "{2}</h1>\n{3}</main>\n{4}",
                   navigation(lesson, folder), lesson.id, escape_xml(lesson.title), body,
-                  escape_xml(record.text("/command")), escape_xml(record.text("/version")),
-                  escape_xml(record.text("/machine")), record.value("/threads"),
-                  record.value("/seconds"), escape_xml(record.file_name())));
+                  page_footer(record)));
+}
+
+std::string whole_page(const std::string& title, const std::string& body) {
+  const std::string style = lab_style(), script = lab_script();
+  return page_start(title, style, content_policy(style, script)) +
+         "<a class=\"skip\" href=\"#lesson\">Skip to the lesson</a>\n" + body + "<script>" +
+         script + "</script>\n</body>\n</html>\n";
+}
+
+std::string page_footer(const Record& record) {
+  return fmt::format(
+      "<footer>\n<p>Made by <code>{0}</code> with Linea <code>{1}</code> on <code>{2}</code>, "
+      "<code>{3:.0f}</code> threads, in <time datetime=\"PT{4:.1f}S\">{4:.1f} s</time>; numbers: "
+      "<code>data/{5}</code>. To write it from them: <code>linea lab render --out lab</code></p>\n"
+      "</footer>\n",
+      escape_xml(record.text("/command")), escape_xml(record.text("/version")),
+      escape_xml(record.text("/machine")), record.value("/threads"), record.value("/seconds"),
+      escape_xml(record.file_name()));
 }
 
 size_t write_pages(const fs::path& folder) {
@@ -240,6 +263,11 @@ size_t write_pages(const fs::path& folder) {
     if (!was_run(lesson, folder)) continue;
     const Record record(folder / "data" / (lesson.name + ".json"));
     write_file_atomically(folder / (lesson.name + ".html"), lesson_page(lesson, record, folder));
+    ++count;
+  }
+  for (const std::string& run : run_records(folder)) {
+    const Record record(folder / "data" / (run + ".json"));
+    write_file_atomically(folder / (run + ".html"), run_page(record));
     ++count;
   }
   if (count > 0) write_file_atomically(folder / "index.html", index_page(folder));

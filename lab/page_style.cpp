@@ -53,6 +53,7 @@ svg.w .lb{stroke:var(--second);fill:none}
 .matrix{image-rendering:pixelated;max-width:100%;height:auto;border:1px solid var(--line)}
 .pair{display:flex;flex-wrap:wrap;gap:1rem 2rem;align-items:flex-start}
 .pair p{margin:.2rem 0}
+.below svg.w{width:11.25rem}.rows svg.w{width:5.25rem}
 fieldset{border:0;padding:0;margin:0;min-width:0}
 legend{padding:0;float:left;margin-right:.6rem}
 .choice label{margin:0 .7rem 0 .15rem}

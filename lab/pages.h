@@ -15,6 +15,10 @@ std::string lesson_page(const Lesson& lesson, const Record& record,
 // ErrorKind::input, ErrorKind::write; those of lab/markdown.h.
 size_t write_pages(const std::filesystem::path& folder);
 
+// A page of the lab around its header, main and footer.
+std::string whole_page(const std::string& title, const std::string& body);
+// Who made it, where, and how to make it again.
+std::string page_footer(const Record& record);
 std::string lab_style();
 std::string lab_script();
 

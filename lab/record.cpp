@@ -54,22 +54,21 @@ nlohmann::ordered_json json_of(const Ran& ran) {
 
 }  // namespace
 
+nlohmann::ordered_json record_head(const std::string& command, const std::string& version,
+                                   int64_t seed, double seconds) {
+  return {{"command", command},           {"version", version}, {"machine", processor_name()},
+          {"threads", context().threads}, {"seed", seed},       {"seconds", seconds}};
+}
+
 void write_record(const std::filesystem::path& folder, const Lesson& lesson,
                   const RunOptions& options, const Printed& printed,
                   const nlohmann::ordered_json& figures) {
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   for (const Ran& ran : printed.runs) runs.push_back(json_of(ran));
-  const nlohmann::ordered_json document = {
-      {"lesson", lesson.id},
-      {"command",
-       fmt::format("linea lab run {}{} --out lab", lesson.id, options.quick ? " --quick" : "")},
-      {"version", options.version},
-      {"machine", processor_name()},
-      {"threads", context().threads},
-      {"seed", 1},
-      {"seconds", printed.seconds},
-      {"runs", runs},
-      {"figures", figures}};
+  nlohmann::ordered_json document = record_head(
+      fmt::format("linea lab run {}{} --out lab", lesson.id, options.quick ? " --quick" : ""),
+      options.version, 1, printed.seconds);
+  document.update({{"lesson", lesson.id}, {"runs", runs}, {"figures", figures}});
   make_folders(folder / "data");
   write_file_atomically(folder / "data" / (lesson.name + ".json"), dump_json(document, 1) + "\n");
 }
@@ -92,6 +91,11 @@ const nlohmann::json& Record::at(const std::string& pointer) const {
 bool Record::is_number(const std::string& pointer) const { return at(pointer).is_number(); }
 bool Record::has(const std::string& pointer) const {
   return document_->contains(nlohmann::json::json_pointer(pointer));
+}
+std::vector<std::string> Record::keys(const std::string& pointer) const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : at(pointer).items()) names.push_back(name);
+  return names;
 }
 size_t Record::size(const std::string& pointer) const { return at(pointer).size(); }
 

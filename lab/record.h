@@ -15,6 +15,9 @@ namespace linea::lab {
 
 using Matrix = std::vector<std::vector<double>>;
 
+// What every record begins with: how it was made.
+nlohmann::ordered_json record_head(const std::string& command, const std::string& version,
+                                   int64_t seed, double seconds);
 // Writes `folder`/data/LESSON.json. Errors: ErrorKind::write.
 void write_record(const std::filesystem::path& folder, const Lesson& lesson,
                   const RunOptions& options, const Printed& printed,
@@ -36,6 +39,7 @@ class Record {
   bool is_number(const std::string& pointer) const;
   bool has(const std::string& pointer) const;
   size_t size(const std::string& pointer) const;
+  std::vector<std::string> keys(const std::string& pointer) const;  // of an object
 
   // The pointer to a word of a run's output, named as in lab/expect.h; empty: the output has no
   // such word.

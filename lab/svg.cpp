@@ -96,6 +96,12 @@ std::string matrix_image(const Matrix& values, double least, double largest, int
       name, grid.width * side, grid.height * side, source, base64(png_grid(pixels, grid)));
 }
 
+std::string png_image(const std::vector<uint8_t>& pixels, const ImageGrid& grid,
+                      const std::string& name) {
+  return fmt::format("<img class=\"matrix\" alt=\"{}\" src=\"data:image/png;base64,{}\">\n", name,
+                     base64(png_grid(pixels, grid)));
+}
+
 double largest_of(const Matrix& values) {
   double largest = 0;
   for (const std::vector<double>& row : values)

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/image.h"
 #include "lab/record.h"
 
 namespace linea::lab {
@@ -39,5 +40,8 @@ class Svg {
 std::string matrix_image(const Matrix& values, double least, double largest, int side,
                          const std::string& name, const std::string& from = "");
 double largest_of(const Matrix& values);  // of absolute values
+// Pixels in their own colors.
+std::string png_image(const std::vector<uint8_t>& pixels, const ImageGrid& grid,
+                      const std::string& name);
 
 }  // namespace linea::lab

@@ -1,12 +1,10 @@
 // linea lab: every command of every lesson gives what the lesson says, and lessons have their form.
-#include <cstdlib>
-
 #include "lab/excerpt.h"
 #include "lab/expect.h"
 #include "lab/formula.h"
 #include "lab/lesson.h"
 #include "lab/markdown.h"
-#include "tests/cli/program.h"
+#include "tests/cli/lab_findings.h"
 
 namespace linea {
 namespace {
@@ -26,18 +24,9 @@ size_t blocks_of(const lab::Lesson& lesson, const std::string& kind) {
                     [&](const lab::Block& block) { return block.kind == kind; }));
 }
 
-// What tools/check_pages.py says of a lab; empty where it finds nothing, or there is no Python.
-std::string findings(const fs::path& lab) {
-  const std::string out = lab.string() + ".findings";
-  const std::string command = "command -v python3 >/dev/null || exit 0; python3 " LINEA_SOURCE
-                              "/tools/check_pages.py " +
-                              lab.string() + " >" + out + " 2>&1";
-  return std::system(command.c_str()) == 0 ? "" : read_file(out);
-}
-
 TEST_P(Lessons, CommandsGiveWhatTheLessonSays) {
   const Outcome outcome = done("lab run --quick --out lab " + GetParam());
-  EXPECT_EQ(findings(path("lab")), "");
+  EXPECT_EQ(lab_findings(path("lab")), "");
   const lab::Lesson& lesson = lab::find_lesson(GetParam());
   EXPECT_EQ(count_of(outcome.out, "    $ linea "), blocks_of(lesson, "run"));
   EXPECT_GT(count_of(outcome.out, "As expected"), 0u);
@@ -148,7 +137,7 @@ TEST_F(Lab, MakesPagesOfItsRecords) {
     const size_t at = changed.find(from);
     ASSERT_NE(at, std::string::npos) << from;
     put("lab/03-order.html", changed.replace(at, from.size(), to));
-    EXPECT_NE(findings(path("lab")).find(finding), std::string::npos) << finding;
+    EXPECT_NE(lab_findings(path("lab")).find(finding), std::string::npos) << finding;
   };
   found_after("</main>", "<p>about 12.5</p></main>", "12.5 does not say");
   found_after("</main>", "<img src=\"http://x\"></main>", "loads something");
@@ -161,9 +150,9 @@ TEST_F(Lab, MakesPagesOfItsRecords) {
   const size_t at = other.find("\"larger_from\": 33");
   ASSERT_NE(at, std::string::npos);
   put("lab/data/03-order.json", other.replace(at, 17, "\"larger_from\": 34"));
-  EXPECT_NE(findings(path("lab")).find("33 is 34"), std::string::npos);
+  EXPECT_NE(lab_findings(path("lab")).find("33 is 34"), std::string::npos);
   done("lab render --out lab");
-  EXPECT_EQ(findings(path("lab")), "");
+  EXPECT_EQ(lab_findings(path("lab")), "");
   EXPECT_NE(bytes("lab/03-order.html"), page);
   put("lab/data/03-order.json", "[1]");
   refused(3, "lab render --out lab", {"03-order.json", "run the lesson again"});
