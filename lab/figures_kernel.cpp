@@ -29,11 +29,13 @@ std::string dots(const std::vector<double>& exact, const std::vector<double>& es
 std::string scatter(const Record& record, const std::string& panel) {
   const std::vector<double> exact = record.numbers("/figures/w9/exact"),
                             estimate = record.numbers(panel + "/estimate");
-  Svg svg(412, 336);
+  Svg svg(412, 352);
   for (const double tick : {0.001, 0.1, 10.0, 1000.0}) {
     svg.text(on_axis(tick, 50, 390), 328, fmt::format("{:g}", tick), "m", "middle");
     svg.text(44, on_axis(tick, 290, 10) + 4, fmt::format("{:g}", tick), "m", "end");
   }
+  svg.text(220, 346, "exact exp(q\u0302\u00b7k\u0302)", "", "middle");
+  svg.text(56, 20, "estimate");
   svg.line(50, 290, 390, 10);
   svg.path(dots(exact, estimate, false), "da");
   svg.path(dots(exact, estimate, true), "db");
@@ -60,13 +62,12 @@ Figure w9(const Record& record) {
   }
   Figure figure{"Estimates of single numbers", "", "", table, record.text("/figures/w9/command")};
   figure.caption = fmt::format(
-      "A point is a pair: to the right the exact exp(q^.k^), upwards its estimate; on the line "
-      "both "
-      "are equal. Points outside of the scales are at their edge. Most positive estimates are too "
-      "small: few large ones, which are rare, make the mean right. With {} "
-      "rows half of the positive estimates "
-      "are off by more than {}, as a share of the number, half of the trigonometric ones by {}, "
-      "and {} of these are not above 0.",
+      "A point is a pair: to the right the exact exp(q\u0302\u00b7k\u0302), upwards its "
+      "estimate; on the line both are equal. Points outside of the scales are at their edge. Most "
+      "positive "
+      "estimates are too small: few large ones, which are rare, make the mean right. With {} rows "
+      "half of the positive estimates are off by more than {}, as a share of the number, half of "
+      "the trigonometric ones by {}, and {} of these are not above 0.",
       record.measured("/figures/w9/panels/1/rows"), record.measured("/figures/w9/panels/1/error"),
       record.measured("/figures/w9/panels/4/error"),
       record.measured("/figures/w9/panels/4/negative"));

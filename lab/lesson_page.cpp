@@ -99,7 +99,6 @@ class LessonPage {
     const std::string at = fmt::format("/runs/{}", run_);
     if (!record_.has(at)) return "";
     const std::vector<std::string> output = split_lines(record_.text(at + "/output"));
-    const double seconds = record_.value(at + "/seconds");
     std::string html = "<div class=\"run\"><pre class=\"command\"><code>" +
                        escape_xml(record_.text(at + "/command")) + "</code></pre></div>\n";
     if (record_.flag(at + "/quick"))
@@ -107,11 +106,12 @@ class LessonPage {
               escape_xml(block.plain().at(0)) + "</code></p>\n";
     const std::string lines =
         "<pre class=\"output\" tabindex=\"0\"><code>" + escape_lines(output) + "</code></pre>\n";
-    html += std::ssize(output) > kLongOutput
-                ? "<details><summary>The output</summary>\n" + lines + "</details>\n"
-                : lines;
+    if (std::ssize(output) > kLongOutput)
+      html += "<details><summary>The output</summary>\n" + lines + "</details>\n";
+    else if (!output.empty())
+      html += lines;
     html += fmt::format("<p class=\"mute\">It took <time datetime=\"PT{0:.1f}S\">{0:.1f} s</time>.",
-                        seconds);
+                        record_.value(at + "/seconds"));
     for (const std::string& longer : block.values("long"))
       html += " With more time: <code>" + escape_xml(longer) + "</code>";
     return html + "</p>\n";

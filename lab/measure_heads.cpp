@@ -111,8 +111,7 @@ Json layer_json(const Model& model, const AttentionInputs& inputs, const Attenti
     const auto attention = attention_in_f64(trained, options, std::min(N, kBlocks));
     const Rows weights = block_weights(*attention, in, mask);
     json["weights"] = rows_json(weights, kDigits);
-    const AttentionTraits& traits = attention->traits();
-    if (config.causal && traits.state_growth == 0)
+    if (config.causal && attention->traits().state_growth == 0)
       json["state"] =
           rows_json(last_state(*attention_in_f64(trained, options, in.v.size(3)), in), kDigits);
     if (in.q.defined() && in.k.defined()) {
