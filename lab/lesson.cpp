@@ -20,6 +20,24 @@ const std::vector<std::string>& order() {
   return ids;
 }
 
+std::ptrdiff_t position(const Lesson& lesson) {
+  return std::find(order().begin(), order().end(), lesson.id) - order().begin();
+}
+
+// Those in the order of reading, or the others.
+std::vector<Lesson> parse_lessons(bool in_order) {
+  std::vector<Lesson> result;
+  for (const LessonFile& file : kLessonFiles)
+    if (file.name.size() > 3 && file.name.substr(file.name.size() - 3) == ".md")
+      result.push_back(parse_lesson(file));
+  std::erase_if(result, [&](const Lesson& lesson) {
+    return (position(lesson) < std::ssize(order())) != in_order;
+  });
+  std::stable_sort(result.begin(), result.end(),
+                   [](const Lesson& a, const Lesson& b) { return position(a) < position(b); });
+  return result;
+}
+
 }  // namespace
 
 std::vector<std::string> Block::values(const std::string& key) const {
@@ -76,18 +94,12 @@ Lesson parse_lesson(const LessonFile& file) {
 }
 
 const std::vector<Lesson>& lessons() {
-  static const std::vector<Lesson> all = [] {
-    std::vector<Lesson> result;
-    for (const LessonFile& file : kLessonFiles)
-      if (file.name.size() > 3 && file.name.substr(file.name.size() - 3) == ".md")
-        result.push_back(parse_lesson(file));
-    const auto position = [](const Lesson& lesson) {
-      return std::find(order().begin(), order().end(), lesson.id) - order().begin();
-    };
-    std::stable_sort(result.begin(), result.end(),
-                     [&](const Lesson& a, const Lesson& b) { return position(a) < position(b); });
-    return result;
-  }();
+  static const std::vector<Lesson> all = parse_lessons(true);
+  return all;
+}
+
+const std::vector<Lesson>& side_pages() {
+  static const std::vector<Lesson> all = parse_lessons(false);
   return all;
 }
 

@@ -45,6 +45,8 @@ struct Lesson {
 Lesson parse_lesson(const LessonFile& file);
 // In the order of reading.
 const std::vector<Lesson>& lessons();
+// Pages that are no lessons: letters, questions, teacher.
+const std::vector<Lesson>& side_pages();
 // Error: ErrorKind::usage naming those there are.
 const Lesson& find_lesson(const std::string& id);
 

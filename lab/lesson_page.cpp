@@ -222,6 +222,10 @@ std::string index_page(const fs::path& folder) {
     runs += fmt::format("<li><a href=\"{}.html\">{}</a></li>\n", run,
                         escape_xml(Record(folder / "data" / (run + ".json")).text("/run")));
   if (!runs.empty()) html += "<h2>Your runs</h2>\n<ul class=\"lessons\">\n" + runs + "</ul>\n";
+  html += "<h2>To have at hand</h2>\n<ul>\n";
+  for (const auto& [page, title] : side_page_titles())
+    html += fmt::format("<li><a href=\"{}.html\">{}</a></li>\n", page, escape_xml(title));
+  html += "</ul>\n";
   if (!missing.empty()) html += "<h2>Not run yet</h2>\n<ul>\n" + missing + "</ul>\n";
   return whole_page("How linear attention is trained", html + "</main>\n");
 }
@@ -270,7 +274,9 @@ size_t write_pages(const fs::path& folder) {
     write_file_atomically(folder / (run + ".html"), run_page(record));
     ++count;
   }
-  if (count > 0) write_file_atomically(folder / "index.html", index_page(folder));
+  if (count == 0) return 0;
+  write_side_pages(folder);
+  write_file_atomically(folder / "index.html", index_page(folder));
   return count;
 }
 

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lab/record.h"
 
@@ -15,6 +17,9 @@ std::string lesson_page(const Lesson& lesson, const Record& record,
 // ErrorKind::input, ErrorKind::write; those of lab/markdown.h.
 size_t write_pages(const std::filesystem::path& folder);
 
+// Names and titles of the pages that no run makes: those of side_pages(), and map, all attentions.
+std::vector<std::pair<std::string, std::string>> side_page_titles();
+void write_side_pages(const std::filesystem::path& folder);
 // A page of the lab around its header, main and footer.
 std::string whole_page(const std::string& title, const std::string& body);
 // Who made it, where, and how to make it again.

@@ -15,6 +15,7 @@ import sys
 import zlib
 
 MAX_ALL, MAX_LESSON, MAX_RUN = 3_000_000, 320_000, 500_000  # bytes; all: with one run
+SIDE_PAGES = ("index", "letters", "map", "questions", "teacher")
 MIN_NAME = 40  # characters of an image's name
 # No source is needed in these: code, formulas, times, drawings (whose names are checked), choices of a figure.
 EXEMPT_TAGS = {"code", "pre", "math", "time", "data", "style", "script", "svg", "label", "title", "nav"}
@@ -218,8 +219,8 @@ def main():
         page.finish()
         wrong += page.wrong
         numbers, formulas = numbers + page.numbers, formulas + len(page.formulas)
-    if not data or len(pages) != len(data) + 1:
-        wrong.append(f"{lab} has {len(data)} records and {len(pages)} pages: one more, the index, is expected")
+    if not data or len(pages) != len(data) + len(SIDE_PAGES) or any(not (lab / f"{name}.html").exists() for name in SIDE_PAGES):
+        wrong.append(f"{lab} has {len(data)} records and {len(pages)} pages: one a record is expected, and {', '.join(SIDE_PAGES)}")
     size += largest_run
     if size > MAX_ALL:
         wrong.append(f"the pages have {size} bytes with one run, of {MAX_ALL} at most")

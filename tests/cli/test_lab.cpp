@@ -4,6 +4,7 @@
 #include "lab/formula.h"
 #include "lab/lesson.h"
 #include "lab/markdown.h"
+#include "nn/attention.h"
 #include "tests/cli/lab_findings.h"
 
 namespace linea {
@@ -131,6 +132,11 @@ TEST_F(Lab, MakesPagesOfItsRecords) {
   EXPECT_EQ(bytes("lab/index.html"), index);
   EXPECT_NE(index.find("03-order.html"), std::string::npos);
   EXPECT_NE(index.find("linea lab run 4 --out lab"), std::string::npos);
+  for (const AttentionEntry& entry : attentions())
+    EXPECT_NE(bytes("lab/map.html").find("<code>" + entry.name + "</code>"), std::string::npos)
+        << entry.name;
+  for (const char* side : {"letters", "questions", "teacher", "map"})
+    EXPECT_NE(index.find(std::string(side) + ".html"), std::string::npos) << side;
   const auto found_after = [&](const std::string& from, const std::string& to,
                                const std::string& finding) {
     std::string changed = page;
@@ -157,6 +163,29 @@ TEST_F(Lab, MakesPagesOfItsRecords) {
   put("lab/data/03-order.json", "[1]");
   refused(3, "lab render --out lab", {"03-order.json", "run the lesson again"});
   refused(2, "lab render --out none", {"none/data", "linea lab run 1"});
+}
+
+// Twelve, each of at most 80 words, with a command of this program.
+TEST_F(Lab, AnswersQuestions) {
+  const auto& pages = lab::side_pages();
+  const auto page = std::find_if(pages.begin(), pages.end(),
+                                 [](const lab::Lesson& one) { return one.id == "questions"; });
+  ASSERT_NE(page, pages.end());
+  size_t questions = 0, commands = 0, words = 0;
+  for (const lab::Block& block : page->blocks)
+    for (const std::string& line : block.lines) {
+      const bool question = line.rfind("## ", 0) == 0;
+      if (question) ++questions, words = 0;
+      if (block.kind == "text" && !question) words += words_of(line).size();
+      EXPECT_LE(words, 80u) << line;
+      if (block.kind != "run") continue;
+      ++commands;
+      const Words command = words_of(line);
+      EXPECT_EQ(command.at(0), "linea");
+      EXPECT_EQ(linea(Words{"help", command.at(1)}).code, 0) << line;
+    }
+  EXPECT_EQ(questions, 12u);
+  EXPECT_EQ(commands, 12u);
 }
 
 TEST_F(Lab, ReadsFormulas) {
