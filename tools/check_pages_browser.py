@@ -181,7 +181,9 @@ def printing(browser, path):
     if not shutil.which("pdftotext"):
         return
     browser.open(path)
-    needed = browser.evaluate("[...document.querySelectorAll('figcaption,.command,th,td')].map(e => e.textContent)")
+    needed = browser.evaluate(
+        "document.querySelectorAll('annotation').forEach(tex => tex.remove()) || "
+        "[...document.querySelectorAll('figcaption,.command,th,td')].map(e => e.textContent)")
     with tempfile.TemporaryDirectory() as folder:
         pdf = pathlib.Path(folder) / "page.pdf"
         pdf.write_bytes(base64.b64decode(browser.tool("Page.printToPDF", **A4)["data"]))
