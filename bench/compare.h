@@ -17,11 +17,11 @@ namespace linea::bench {
 // What is compared, as DIR/compare.toml holds it. Lists are texts, divided by commas outside of
 // braces.
 struct CompareRequest {
-  std::string preset, tasks, attentions = "all";
+  std::string preset{}, tasks{}, attentions = "all";
   std::string seeds = "1";            // seeds of every task, and of some: "1,copy=3"
   std::string lengths = "1024,4096";  // where time and memory are measured
   std::string references = "lra";     // published results in the image, or none
-  std::string data;                   // a folder of data sets, or a file
+  std::string data{};                 // a folder of data sets, or a file
   Settings given{};                   // other settings, as texts, for every run
 };
 std::string to_toml(const CompareRequest& request);

@@ -39,11 +39,10 @@ Json json_of(const Comparison& comparison, const CompareRow& row) {
           {"steps", steps}};
 }
 
-// What a run follows from, but for its attention.
+// What a run follows from, but for its task, attention and seed.
 std::string request_of_runs(const Comparison& comparison) {
-  CompareRequest request = comparison.request;
-  request.attentions.clear();
-  return to_toml(request);
+  const CompareRequest& all = comparison.request;
+  return to_toml({.preset = all.preset, .data = all.data, .given = all.given});
 }
 
 std::optional<double> optional_number(const Json& json) {

@@ -55,6 +55,15 @@ TEST_F(CompareTest, DeletedRunsStayRows) {
   EXPECT_EQ(result("c"), first);
   EXPECT_EQ(bytes("c/compare.md"), table);
   EXPECT_FALSE(exists("c/copy/softmax"));
+  // Other lengths are measured without other runs.
+  std::string request = bytes("c/compare.toml");
+  ASSERT_NE(request.find("\"32\""), std::string::npos) << request;
+  write_file_atomically(path("c/compare.toml"),
+                        request.replace(request.find("\"32\""), 4, "\"16\""));
+  done("compare --resume c");
+  EXPECT_FALSE(exists("c/copy/softmax"));
+  EXPECT_EQ(result("c")["runs"], first["runs"]);
+  EXPECT_EQ(result("c")["attentions"][0]["cost"]["steps"][0]["length"], 16);
   for (const auto& [from, to] : {std::pair{"\"steps\": 3", "\"steps\": 4"},
                                  {"\"state\": \"finished\"", "\"state\": 1"},
                                  {"seeds", "sseds"}}) {
