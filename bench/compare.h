@@ -17,11 +17,11 @@ namespace linea::bench {
 // What is compared, as DIR/compare.toml holds it. Lists are texts, divided by commas outside of
 // braces.
 struct CompareRequest {
-  std::string preset{}, tasks{}, attentions = "all";
+  std::string preset, tasks, attentions = "all";
   std::string seeds = "1";            // seeds of every task, and of some: "1,copy=3"
   std::string lengths = "1024,4096";  // where time and memory are measured
   std::string references = "lra";     // published results in the image, or none
-  std::string data{};                 // a folder of data sets, or a file
+  std::string data;                   // a folder of data sets, or a file
   Settings given{};                   // other settings, as texts, for every run
 };
 std::string to_toml(const CompareRequest& request);
@@ -151,7 +151,8 @@ std::string markdown_of(const Comparison& comparison);
 std::string compare_svg(const Comparison& comparison);
 // With the image and the curves of the runs in `folder`.
 std::string report_of(const Comparison& comparison, const std::filesystem::path& folder);
-// Finished runs whose folders are gone, from the compare.json of an earlier call with the same request.
+// Finished runs whose folders are gone, from the compare.json of an earlier call, where their settings are
+// the same.
 void read_deleted_runs(const std::filesystem::path& folder, Comparison& comparison);
 // Writes compare.json, compare.md and compare.svg, and report.html. Error: ErrorKind::write.
 void write_comparison(const std::filesystem::path& folder, const Comparison& comparison);

@@ -6,6 +6,7 @@
 #include "bench/compare.h"
 #include "bench/compare_table.h"
 #include "data/files.h"
+#include "data/hash.h"
 #include "data/json.h"
 #include "tensor/backend.h"
 #include "train/format.h"
@@ -39,10 +40,13 @@ Json json_of(const Comparison& comparison, const CompareRow& row) {
           {"steps", steps}};
 }
 
-// What a run follows from, but for its task, attention and seed.
-std::string request_of_runs(const Comparison& comparison) {
-  const CompareRequest& all = comparison.request;
-  return to_toml({.preset = all.preset, .data = all.data, .given = all.given});
+// The settings that a run follows from.
+std::string settings_hash(const RunConfig& config) {
+  std::string text;
+  for (const AppliedSetting& applied : applied_settings(config))
+    if (applied.setting.affects_training)
+      text += fmt::format("{} = {}\n", applied.setting.key, to_string(applied.value));
+  return hash_bytes(text);
 }
 
 std::optional<double> optional_number(const Json& json) {
@@ -84,6 +88,7 @@ Json json_of(const CompareRun& run) {
           {"reason", run.reason.empty() ? Json() : Json(run.reason)},
           {"step", run.step},
           {"steps", run.config.steps},
+          {"settings", settings_hash(run.config)},
           {"val_loss", number(run.loss)},
           {"val_accuracy", number(run.accuracy)},
           {"val_answers", number(run.answers)},
@@ -116,7 +121,6 @@ Json json_of(const Comparison& comparison) {
   return {{"version", comparison.version},
           {"machine", {{"threads", comparison.threads}, {"isa", cpu_isa()}}},
           {"preset", comparison.request.preset},
-          {"request", request_of_runs(comparison)},
           {"tasks", comparison.tasks},
           {"lengths", comparison.lengths},
           {"attentions", rows},
@@ -145,15 +149,14 @@ void read_deleted_runs(const std::filesystem::path& folder, Comparison& comparis
   std::error_code error;
   if (!std::filesystem::exists(file, error)) return;
   const Json json = Json::parse(read_file(file), nullptr, false);
-  try {
-    if (json.at("request") != request_of_runs(comparison)) return;
-    for (const Json& result : json.at("runs"))
-      for (CompareRun& run : comparison.runs)
+  if (!json.is_object() || !json.contains("runs")) return;
+  for (const Json& result : json.at("runs"))
+    for (CompareRun& run : comparison.runs) try {
         if (result.at("folder") == run.folder && result.at("state") == "finished" &&
-            result.at("steps") == run.config.steps && !is_run(folder / run.folder))
+            result.at("settings") == settings_hash(run.config) && !is_run(folder / run.folder))
           read_result(result, run);
-  } catch (const Json::exception&) {  // not one of ours, or damaged: the runs are trained again
-  }
+      } catch (const Json::exception&) {  // damaged: the run is trained again
+      }
 }
 
 void write_comparison(const std::filesystem::path& folder, const Comparison& comparison) {

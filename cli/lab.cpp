@@ -67,7 +67,8 @@ void add_page(CLI::App& command, const std::shared_ptr<LabOptions>& options, int
   add_option(page, "RUN", options->runs, "folders of linea train", OptionKind::required);
   add_option(page, "--out", options->out, "the folder of the pages", OptionKind::required);
   add_option(page, "--on", options->on,
-             "images, as PNG or JPEG files or test:7 of the run's data, or one text; default: the "
+             "images, test:7 of the run's data or PNG and JPEG files (where no class is given), or "
+             "one text; default: the "
              "first of the data");
   add_option(page, "--data", options->data, "the data of the runs, if moved since training");
   add_option(page, "--seed", options->seed, "of what is sampled", OptionKind::shows_default);

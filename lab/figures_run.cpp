@@ -2,6 +2,7 @@
 // image as it is sampled. W20: what heads do.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "data/chart.h"
@@ -14,7 +15,7 @@ namespace linea::lab {
 namespace {
 
 constexpr uint8_t kMissing = 40;  // the gray of pixels that are not sampled yet
-constexpr size_t kLetters = 48;   // in a line of a text
+constexpr double kLetters = 48;   // in a line of a text
 
 // Images next to each other, enlarged to about 84 pixels each.
 class Strip {
@@ -82,9 +83,9 @@ Figure w16(const Record& record) {
   figure.caption = fmt::format("The loss in nats over {} steps, and the learning rate.",
                                record.measured("/step"));
   if (record.has("/figures/w16/last/val_loss"))
-    figure.caption += fmt::format(
-        " The last training step has a loss of {}, the last validation {}.",
-        record.measured("/figures/w16/last/loss"), record.measured("/figures/w16/last/val_loss"));
+    figure.caption += fmt::format(" The last training loss is {}, that of the last validation {}.",
+                                  record.measured("/figures/w16/last/loss"),
+                                  record.measured("/figures/w16/last/val_loss"));
   return figure;
 }
 
@@ -157,19 +158,43 @@ Figure bits_of_images(const Record& record) {
   return figure;
 }
 
+// A line break as its sign; of a token of several characters at most eight.
+std::string shown_token(const std::string& token) {
+  std::string text;
+  size_t letters = 0;
+  for (const char c : token == "\n" ? "\u21b5" : token) {
+    letters += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
+    if (letters <= 8) text += c;
+  }
+  return text;
+}
+
+double letters_of(const std::string& text) {
+  const auto first = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+  return std::max(1.0, static_cast<double>(std::count_if(text.begin(), text.end(), first)));
+}
+
 // Letters on backgrounds as dark as they cost bits.
 std::string colored_text(const Record& record, double uniform) {
   const std::vector<double> bits = record.numbers("/figures/w17/bits");
-  const double width = 12, height = 22;
-  const size_t lines = (bits.size() + kLetters - 1) / kLetters;
-  Svg svg(width * static_cast<double>(kLetters), height * static_cast<double>(lines) + 4);
+  std::vector<std::string> tokens;
+  for (size_t i = 0; i < bits.size(); ++i)
+    tokens.push_back(shown_token(record.text(fmt::format("/figures/w17/text/{}", i))));
+  std::vector<std::pair<double, double>> places;  // of the letters, column and line
+  double column = 0, line = 0;
+  for (const std::string& token : tokens) {
+    if (column + letters_of(token) > kLetters) column = 0, line += 1;
+    places.emplace_back(column, line);
+    column += letters_of(token);
+  }
+  constexpr double kWidth = 12, kHeight = 22;
+  Svg svg(kWidth * kLetters, kHeight * (line + 1) + 4);
   for (size_t i = 0; i < bits.size(); ++i) {
-    const double x = width * static_cast<double>(i % kLetters),
-                 y = height * static_cast<double>(i / kLetters);
+    const double x = kWidth * places[i].first, y = kHeight * places[i].second,
+                 width = kWidth * letters_of(tokens[i]);
     const double share = std::min(1.0, bits[i] / uniform);
-    if (share > 0.01) svg.box(x, y, width, height - 2, "b", share * 0.8);
-    const std::string letter = record.text(fmt::format("/figures/w17/text/{}", i));
-    svg.text(x + width / 2, y + 15, letter == "\n" ? "\u21b5" : letter, "", "middle");
+    if (share > 0.01) svg.box(x, y, width, kHeight - 2, "b", share * 0.8);
+    svg.text(x + width / 2, y + 15, tokens[i], "", "middle");
   }
   return "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Bits of tokens\">\n" +
          svg.element(
@@ -191,7 +216,7 @@ Figure bits_of_tokens(const Record& record) {
   figure.caption = fmt::format(
       "What each token costs, given those before it: the darker, the more of the {} bits of a "
       "guess "
-      "among all. The mean is {} bits.",
+      "among all. The mean of those shown is {} bits.",
       record.measured("/figures/w17/uniform", 3), record.measured("/figures/w17/mean", 4));
   return figure;
 }
@@ -287,25 +312,26 @@ double usual_largest(const Matrix& values) {
   return all[(all.size() - 1) * 97 / 100];
 }
 
+bool has_negative(const Matrix& values) {
+  return std::any_of(values.begin(), values.end(), [](const std::vector<double>& row) {
+    return std::any_of(row.begin(), row.end(), [](double x) { return x < 0; });
+  });
+}
+
 // Nothing where the record has none.
-std::string head_image(const Record& record, const std::string& at, double largest,
-                       const std::string& what, const std::string& name) {
+std::string head_image(const Record& record, const std::string& at, double least, double largest,
+                       const std::string& what) {
   if (!record.has(at) || record.size(at) == 0) return "";
   const Matrix values = record.matrix(at);
-  const bool both_signs =
-      std::any_of(values.begin(), values.end(), [](const std::vector<double>& row) {
-        return std::any_of(row.begin(), row.end(), [](double x) { return x < 0; });
-      });
-  const double least = both_signs ? -largest : 0;
   const auto longer = std::max(std::ssize(values), std::ssize(values[0]));
   const int side = std::max(1, static_cast<int>(192 / longer));
   return fmt::format(
-      "<div>\n{}<p>{}</p>\n</div>\n",
+      "<div>\n{}<p>{}, {}</p>\n</div>\n",
       matrix_image(values, least, largest, side,
-                   fmt::format("{}, {} rows by {} columns, colors from {:.2g} to {:.2g}", name,
-                               values.size(), values[0].size(), least, largest),
+                   fmt::format("A head: {}, {} rows by {} columns, colors from {:.2g} to {:.2g}",
+                               what, values.size(), values[0].size(), least, largest),
                    record.file_name() + "#" + at),
-      what);
+      what, least < 0 ? "gray where it is 0" : "dark blue where it is 0");
 }
 
 }  // namespace
@@ -320,14 +346,15 @@ Figure w20(const Record& record) {
     const std::string at = fmt::format("{}/layers/{}", all, i);
     std::string images;
     if (record.has(at + "/weights")) {
-      const double largest = usual_largest(record.matrix(at + "/weights"));
-      images = head_image(record, at + "/weights", largest, "weights", "Weights of a head") +
-               head_image(record, at + "/softmax", largest, "softmax of the same q and k",
-                          "Weights of softmax");
+      const Matrix weights = record.matrix(at + "/weights");
+      const double largest = usual_largest(weights), least = has_negative(weights) ? -largest : 0;
+      images = head_image(record, at + "/weights", least, largest, "weights") +
+               head_image(record, at + "/softmax", least, largest, "softmax of the same q and k");
     }
-    if (record.has(at + "/state"))
-      images += head_image(record, at + "/state", usual_largest(record.matrix(at + "/state")),
-                           "the state S at the end", "The state of a head at the end");
+    if (record.has(at + "/state")) {
+      const double largest = usual_largest(record.matrix(at + "/state"));
+      images += head_image(record, at + "/state", -largest, largest, "the state S at the end");
+    }
     any = any || !images.empty();
     if (images.empty()) images = "<p>" + escape_xml(record.text(at + "/reason")) + "</p>\n";
     panels.push_back({fmt::format("layer {:.0f}", record.value(at + "/layer")),
@@ -340,17 +367,16 @@ Figure w20(const Record& record) {
   figure.body = choice("w20", "layer", panels, 0);
   figure.caption = fmt::format(
       "The first head of each layer on {}: {} positions in {} blocks. A row is the mean over the "
-      "queries of a block, a column the sum over the keys of one; dark blue is nothing, and the "
-      "largest weights are all yellow. Next to it, in the same colors: what softmax makes of the "
-      "same "
-      "q and k, and the state S [F,M] after the last position.",
+      "queries of a block, a column the sum over the keys of one; the largest weights are all "
+      "yellow. "
+      "Next to it, in the same colors: what softmax makes of the same q and k. The state S [F,M] "
+      "after "
+      "the last position has colors of its own.",
       "<code>" + escape_xml(record.text(all + "/on")) + "</code>",
       record.measured(all + "/positions"), record.measured(all + "/blocks"));
   if (record.has(all + "/layers/0/apart"))
     figure.caption += fmt::format(
-        " In layer {} a row of weights and that of softmax differ by {}, summed over keys (2 where "
-        "they "
-        "have no key in common).",
+        " In layer {} a row of weights and that of softmax differ by {}, summed over keys.",
         record.measured(all + "/layers/0/layer"), record.measured(all + "/layers/0/apart"));
   return figure;
 }

@@ -79,17 +79,19 @@ double mean_difference(const Rows& a, const Rows& b) {
 // S [F,M] of the first head after all positions; empty: the state is no matrix.
 Rows last_state(const Attention& attention, const AttentionInputs& in) {
   const int64_t N = in.v.size(2), values = in.v.size(3);
+  const auto by_position = [N](const Var& x) {  // [N,1,H,1,W]
+    if (!x.defined()) return Tensor();
+    const int64_t H = x.size(1), W = x.size(3);
+    return ops::permute(x.value(), {{1, 1, H, N}, {0, 1, 3, 2}, W}, {N, 1, H, 1, W});
+  };
+  const Tensor q = by_position(in.q), k = by_position(in.k), v = by_position(in.v),
+               gate = by_position(in.gate);
+  const auto row = [](const Tensor& x, int64_t n) {
+    return x.defined() ? Var(x.select(n)) : Var();
+  };
   const std::unique_ptr<AttentionState> state = attention.start(1, DType::f64);
   for (int64_t n = 0; n < N; ++n) {
-    const auto row = [&](const Var& x) {
-      if (!x.defined()) return x;
-      const Shape shape{1, x.size(1), 1, x.size(3)};
-      return Var(ops::permute(x.value(), {{1, 1, x.size(1), N}, {0, 1, 3, 2}, x.size(3)},
-                              {N, x.size(1), x.size(3)})
-                     .select(n)
-                     .reshape(shape));
-    };
-    AttentionInputs now{row(in.q), row(in.k), row(in.v), row(in.gate)};
+    AttentionInputs now{row(q, n), row(k, n), row(v, n), row(gate, n)};
     now.gate_form = in.gate_form;
     attention.step(*state, now);
   }
@@ -108,6 +110,8 @@ Json layer_json(const Model& model, const AttentionInputs& inputs, const Attenti
   Json json = {{"layer", layer + 1}, {"attention", label_of(options)}};
   const int64_t N = in.v.size(2);
   try {
+    if (!trained.traits().weighs_values)
+      fail(ErrorKind::input, "the output of {} is no weighted sum of v", label_of(options));
     const auto attention = attention_in_f64(trained, options, std::min(N, kBlocks));
     const Rows weights = block_weights(*attention, in, mask);
     json["weights"] = rows_json(weights, kDigits);

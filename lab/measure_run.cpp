@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "data/files.h"
@@ -31,13 +32,17 @@ constexpr uintmax_t kMaxSample = 100000;              // bytes of a sheet or tex
 
 Json json_of(const Chart& chart) {
   Json series = Json::array();
-  for (const Series& one : chart.series)
+  for (const Series& one : chart.series) {
+    std::vector<double> x, y;
+    for (size_t i = 0; i < one.y.size(); ++i)
+      if (std::isfinite(one.y[i])) x.push_back(one.x[i]), y.push_back(one.y[i]);
     series.push_back({{"part", one.part},
                       {"dash", one.dash},
                       {"markers", one.markers},
                       {"hollow", one.hollow},
-                      {"x", rows_json(Rows{one.x})[0]},
-                      {"y", rows_json(Rows{one.y})[0]}});
+                      {"x", rows_json(Rows{x})[0]},
+                      {"y", rows_json(Rows{y})[0]}});
+  }
   return {{"title", chart.title},
           {"x", chart.x.label},
           {"y", chart.y.label},
@@ -63,17 +68,17 @@ double mean(const std::vector<double>& values) {
          static_cast<double>(std::max<size_t>(values.size(), 1));
 }
 
-// W17 of an image: its levels, and the mean bits of the channels of each pixel.
+// W17 of an image: its levels, and the bits of each pixel, the sum over its channels.
 Json bits_json(const GivenImage& image, const std::vector<float>& bits, const TaskShape& shape) {
   const auto side = static_cast<size_t>(shape.side), channels = static_cast<size_t>(shape.channels);
   Rows pixels(side, std::vector<double>(side, 0.0));
   std::vector<double> rows(side, 0.0), columns(side, 0.0);
   for (size_t i = 0; i < bits.size(); ++i) {
     const size_t pixel = i / channels;
-    const double share = static_cast<double>(bits[i]) / static_cast<double>(channels);
-    pixels[pixel / side][pixel % side] += share;
-    rows[pixel / side] += share / static_cast<double>(side);
-    columns[pixel % side] += share / static_cast<double>(side);
+    const auto own = static_cast<double>(bits[i]);
+    pixels[pixel / side][pixel % side] += own;
+    rows[pixel / side] += own / static_cast<double>(side);
+    columns[pixel % side] += own / static_cast<double>(side);
   }
   const auto dearest = std::max_element(rows.begin(), rows.end()) - rows.begin();
   return {{"name", image.name},
@@ -93,7 +98,8 @@ void measure_images(const SavedModel& saved, const RunPageRequest& request, Json
   const std::vector<std::vector<float>> bits = token_bits(*saved.model, images);
   const Json size = {{"side", shape.side}, {"channels", shape.channels}, {"levels", shape.levels}};
   Json maps = size, halves = size, stages = size;
-  maps["uniform"] = rounded(std::log2(static_cast<double>(shape.levels)), 6);
+  maps["uniform"] = rounded(
+      static_cast<double>(shape.channels) * std::log2(static_cast<double>(shape.levels)), 6);
   SamplingOptions options;
   options.seed = static_cast<uint64_t>(request.seed);
   const int64_t rows = shape.side / 2, given = rows * shape.side * shape.channels;
@@ -128,7 +134,7 @@ Batch row_to_read(const SavedModel& saved, const RunPageRequest& request) {
   if (request.on.empty())
     return make_saved_task(task_options(saved.config, saved.vocabulary))
         ->eval_batch(Split::val, 0, 1);
-  require(!saved.vocabulary.empty() && request.on.size() == 1,
+  require(is_text(saved.shape) && request.on.size() == 1,
           "`on` is images of the data or files for a model of images, and one text for a model of "
           "text");
   const Vocabulary vocabulary = Vocabulary::parse(saved.vocabulary);
@@ -161,14 +167,15 @@ void measure_sequence(const SavedModel& saved, const RunPageRequest& request, Js
       model.output_head()
           .losses(model.forward(inputs, false).value(), Tensor::from(batch.targets, shape))
           .to_vector<float>();
+  std::optional<Vocabulary> vocabulary;
+  if (is_text(saved.shape)) vocabulary = Vocabulary::parse(saved.vocabulary);
   Json text = Json::array();
   std::vector<double> bits;
   for (size_t i = 0; i < nats.size(); ++i) {
     if (batch.targets[i] == kNotScored) continue;
     bits.push_back(rounded(to_bits(nats[i]), 4));
-    text.push_back(saved.vocabulary.empty()
-                       ? std::to_string(batch.targets[i])
-                       : Vocabulary::parse(saved.vocabulary).decode({batch.targets[i]}));
+    text.push_back(vocabulary ? vocabulary->decode({batch.targets[i]})
+                              : std::to_string(batch.targets[i]));
     if (bits.size() == kShownText) break;
   }
   figures["w17"] = {
@@ -176,7 +183,7 @@ void measure_sequence(const SavedModel& saved, const RunPageRequest& request, Js
       {"bits", bits},
       {"mean", rounded(mean(bits), 6)},
       {"uniform", rounded(std::log2(static_cast<double>(saved.shape.vocab_size)), 6)}};
-  if (!saved.vocabulary.empty()) {
+  if (vocabulary) {
     std::string prompt;
     for (size_t i = 0; i < text.size() / kPromptShare; ++i) prompt += text[i].get<std::string>();
     SamplingOptions options;
@@ -246,9 +253,11 @@ std::string write_run_record(const fs::path& folder, const RunPageRequest& reque
     settings.push_back({applied.setting.key, to_string(applied.value), applied.setting.help});
   std::string command = "linea lab page " + shell_quote(request.run.string());
   for (const std::string& on : request.on) command += " --on " + shell_quote(on);
+  if (!request.data.empty()) command += " --data " + shell_quote(request.data);
+  if (request.seed != 1) command += fmt::format(" --seed {}", request.seed);
   Json document =
       record_head(command + " --out lab", request.version, request.seed, watch.seconds());
-  const std::string run = fs::absolute(request.run / "").parent_path().lexically_normal().string();
+  const std::string run = fs::absolute(request.run / "").lexically_normal().parent_path().string();
   document.update({{"run", fs::path(run).filename().string()},
                    {"folder", run},
                    {"attention", label_of(attention_options(saved.config))},

@@ -57,6 +57,7 @@ struct AttentionTraits {
   bool bf16_inputs = false;      // takes q, k and v in bf16; otherwise they are cast to f32
   bool softmax_weights = false;  // its weights are softmax(s q.k) over keys that q and k may choose
   bool denominators = true;      // y is divided by the sum of its weights
+  bool weighs_values = true;     // y_i = sum_j a_ij v_j, and no a_ij follows from v
   bool signed_weights = false;   // of both signs, which nearly cancel in some rows of N(0, 1)
   bool heads_differ = false;     // by constants; parameters and buffers of heads are seen anyway
   bool straight_through = false;  // dk is the gradient of a substitute for k

@@ -16,12 +16,12 @@ BUDGETS = {
     "parallel": 740,
     "tensor": 7673,
     "autograd": 3495,
-    "nn": 3590,
+    "nn": 3591,
     "cuda": 10360,
     "data": 5750,
     "train": 6453,
-    "bench": 3558,
-    "lab": 4380,
+    "bench": 3560,
+    "lab": 4415,
     "cli": 1252,
 }
 # Adding one of these is what the project is for: no budget.

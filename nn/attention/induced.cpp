@@ -23,7 +23,8 @@ class InducedAttention final : public BidirectionalAttention {
   explicit InducedAttention(const AttentionOptions& options)
       : BidirectionalAttention(
             options,
-            {.not_causal = "each induced point reads the whole set; luna has a causal form"}),
+            {.not_causal = "each induced point reads the whole set; luna has a causal form",
+             .weighs_values = false}),
         count_(options.settings.integer("slots")) {
     const int64_t D = options.key_size, M = options.value_size;
     slots_ = normal_parameter(options, {options.heads, count_, D}, 1);

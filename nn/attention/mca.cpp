@@ -62,6 +62,7 @@ class McaAttention final : public Attention {
                 ranges.push_back({0, blocks});
                 ranges.push_back({plain + blocks * r, plain + seen});
               }) {
+    traits_.weighs_values = false;  // compress_v mixes their channels
     traits_.state_growth = 2.0 / static_cast<double>(ratio_);
     // Keys and values with the compressed ones, and the gradients of both.
     traits_.saved_scalars = 5.0 * static_cast<double>(options.key_size + options.value_size) *

@@ -56,6 +56,7 @@ class PoolingAttention final : public Attention {
                   i - pool.outer + 1, std::min(size.valid, size.causal ? i + 1 : i + pool.outer)));
             }) {
     const double spans = 1 / static_cast<double>(pool_.stride);
+    traits_.weighs_values = options.settings.text("pooling") != "max";
     traits_.saved_scalars =
         static_cast<double>(options.key_size + options.value_size) * (3 + 4 * spans) + 8;
   }
