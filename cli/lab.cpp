@@ -22,10 +22,16 @@ namespace {
 
 struct LabOptions {
   std::vector<std::string> ids, runs, on;
-  std::string exercise, answer, out, data;
+  std::string exercise, answer, out, data, language = "en";
   int64_t hint = 1, seed = 1, threads = 0;
   bool quick = false, chosen = false;  // one of the commands below `lab`
 };
+
+void add_language(CLI::App& command, LabOptions& options) {
+  add_option(command, "--language", options.language, "of the lessons: en, or zh for Chinese",
+             OptionKind::shows_default);
+  set_choices(command, "--language", lab::languages());
+}
 
 void list_lessons() {
   std::vector<std::vector<std::string>> rows;
@@ -44,7 +50,8 @@ int run_lessons(const LabOptions& options) {
       asked.insert(asked.end(), lab::lessons().begin(), lab::lessons().end());
     else
       asked.push_back(lab::find_lesson(id));
-  const lab::RunOptions how{options.quick, version()};
+  const lab::RunOptions how{options.quick, version(), options.language};
+  lab::in_language(lab::lessons().front(), options.language);  // refuses others
   if (!options.out.empty()) lab::check_pages_can_be_made();
   int wrong = 0;
   for (const lab::Lesson& lesson : asked) {
@@ -103,6 +110,7 @@ void add_lab(CLI::App& program, int& exit_code) {
                               "(were files in lessons/ changed?).");
   add_option(run, "LESSON", options->ids, "numbers and letters of lessons, or all",
              OptionKind::required);
+  add_language(run, *options);
   add_flag(run, "--quick", options->quick, "shorter versions of what takes long");
   add_option(run, "--out", options->out,
              "also write pages of what was run to this folder, to be opened in a browser");
@@ -131,9 +139,12 @@ void add_lab(CLI::App& program, int& exit_code) {
   add_option(check, "ANSWER", options->answer, "a number, or a file", OptionKind::required);
   add_option(check, "--hint", options->hint,
              "which hint, if it is wrong: 1, 2, or 3, where to read", OptionKind::shows_default);
+  add_language(check, *options);
   set_action(check, [options, &exit_code] {
     options->chosen = true;
-    exit_code = lab::check_answer(options->exercise, options->answer, options->hint) ? 0 : 1;
+    exit_code =
+        lab::check_answer(options->exercise, options->answer, options->hint, options->language) ? 0
+                                                                                                : 1;
   });
   set_action(command, [options, &exit_code] {
     if (options->chosen) return;  // what was asked for has run

@@ -56,13 +56,13 @@ summary{cursor:pointer}
 )";
 }
 
-std::string page_start(const std::string& title, const std::string& style,
-                       const std::string& more) {
+std::string page_start(const std::string& title, const std::string& style, const std::string& more,
+                       const std::string& language) {
   return fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n{}"
-      "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n",
-      more, escape_xml(title), style);
+      "<!doctype html>\n<html lang=\"{3}\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n{0}"
+      "<title>{1}</title>\n<style>{2}</style>\n</head>\n<body>\n",
+      more, escape_xml(title), style, language);
 }
 
 std::string content_policy(const std::string& style, const std::string& script) {

@@ -12,9 +12,9 @@ std::string base64(const std::string& bytes);
 // --accent; letters, headings, tables and code.
 std::string page_style();
 
-// From <!doctype html> to <body>. `more`: elements of the head, before the style.
+// From <!doctype html> to <body>. `more`: elements of the head, before the style; `language`: of the text.
 std::string page_start(const std::string& title, const std::string& style,
-                       const std::string& more = "");
+                       const std::string& more = "", const std::string& language = "en");
 
 // A <meta> element that lets a page load nothing, and have this style and this script alone.
 std::string content_policy(const std::string& style, const std::string& script);

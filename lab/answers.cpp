@@ -22,10 +22,10 @@ struct Question {
   std::string kind, value;  // "number" and what is right, "file" or "text"
 };
 
-Question find_question(const std::string& id) {
+Question find_question(const std::string& id, const std::string& language) {
   std::vector<std::string> ids;
   for (const Lesson& lesson : lessons())
-    for (const Block& block : lesson.blocks) {
+    for (const Block& block : in_language(lesson, language).blocks) {
       if (block.kind != "question") continue;
       std::istringstream about(block.about);
       std::string found, kind, value;
@@ -60,8 +60,9 @@ bool is_right_file(const Question& question, const std::string& file) {
 
 }  // namespace
 
-bool check_answer(const std::string& id, const std::string& answer, int64_t hint) {
-  const Question question = find_question(id);
+bool check_answer(const std::string& id, const std::string& answer, int64_t hint,
+                  const std::string& language) {
+  const Question question = find_question(id, language);
   require(question.kind != "text",
           "exercise {} is one to think about, or to run: nothing is checked", id);
   if (question.kind == "number" ? is_right_number(question, answer)

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/settings.h"
 
 namespace linea::lab {
 namespace {
@@ -28,7 +31,7 @@ std::ptrdiff_t position(const Lesson& lesson) {
 std::vector<Lesson> parse_lessons(bool in_order) {
   std::vector<Lesson> result;
   for (const LessonFile& file : kLessonFiles)
-    if (file.name.size() > 3 && file.name.substr(file.name.size() - 3) == ".md")
+    if (file.name.ends_with(".md") && file.name.find('/') == std::string::npos)
       result.push_back(parse_lesson(file));
   std::erase_if(result, [&](const Lesson& lesson) {
     return (position(lesson) < std::ssize(order())) != in_order;
@@ -65,7 +68,7 @@ double Lesson::seconds() const {
 
 Lesson parse_lesson(const LessonFile& file) {
   Lesson lesson;
-  lesson.name = file.name.substr(0, file.name.rfind('.'));
+  lesson.name = std::filesystem::path(file.name).stem().string();
   std::istringstream lines(file.text);
   bool fenced = false;
   for (std::string line; std::getline(lines, line);) {
@@ -101,6 +104,23 @@ const std::vector<Lesson>& lessons() {
 const std::vector<Lesson>& side_pages() {
   static const std::vector<Lesson> all = parse_lessons(false);
   return all;
+}
+
+const std::vector<std::string>& languages() {
+  static const std::vector<std::string> all = {"en", "zh"};
+  return all;
+}
+
+const Lesson& in_language(const Lesson& lesson, const std::string& language) {
+  check_choice("language", language, languages());
+  static const std::map<std::string, Lesson> translations = [] {
+    std::map<std::string, Lesson> all;
+    for (const LessonFile& file : kLessonFiles)
+      if (file.name.find('/') != std::string::npos) all.emplace(file.name, parse_lesson(file));
+    return all;
+  }();
+  const auto found = translations.find(language + "/" + lesson.name + ".md");
+  return found == translations.end() ? lesson : found->second;
 }
 
 const Lesson& find_lesson(const std::string& id) {

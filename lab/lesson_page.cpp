@@ -1,5 +1,6 @@
 // A lesson as a page, with the outputs of its record.
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "data/chart.h"
@@ -53,9 +54,33 @@ std::vector<std::string> split_formulas(const std::string& line) {
   return parts;
 }
 
+std::string language_of(const Record& record) {
+  return record.has("/language") ? record.text("/language") : "en";
+}
+
+// What pages say around a lesson's text, in its language.
+std::string said(const std::string& language, const char* english) {
+  static const std::map<std::string, const char*> chinese = {
+      {"The answer", "答案"},
+      {"The output", "输出"},
+      {"This was the shorter version of", "这是下面命令的短版本："},
+      {"It took", "用时"},
+      {"With more time:", "时间多时："},
+      {"Not as expected:", "与预期不同："},
+      {"Exercise", "练习"},
+      {"Check it:", "检查："},
+      {"A hint", "提示"},
+      {"Another hint", "另一个提示"},
+      {"All lessons", "全部课程"},
+      {"Before: ", "上一课："},
+      {"After: ", "下一课："}};
+  return language == "zh" ? chinese.at(english) : english;
+}
+
 class LessonPage {
  public:
-  LessonPage(const Lesson& lesson, const Record& record) : lesson_(lesson), record_(record) {}
+  LessonPage(const Lesson& lesson, const Record& record)
+      : lesson_(lesson), record_(record), language_(language_of(record)) {}
 
   std::string body() {
     std::string html;
@@ -88,8 +113,8 @@ class LessonPage {
   std::string predict(const Block& block) const {
     std::string html = "<div class=\"predict\">\n" + to_html(joined(block.plain()), measured_);
     for (const std::string& answer : block.values("answer"))
-      html +=
-          "<details><summary>The answer</summary>\n" + to_html(answer, measured_) + "</details>\n";
+      html += "<details><summary>" + said("The answer") + "</summary>\n" +
+              to_html(answer, measured_) + "</details>\n";
     return html + "</div>\n";
   }
 
@@ -102,18 +127,18 @@ class LessonPage {
     std::string html = "<div class=\"run\"><pre class=\"command\"><code>" +
                        escape_xml(record_.text(at + "/command")) + "</code></pre></div>\n";
     if (record_.flag(at + "/quick"))
-      html += "<p class=\"mute\">This was the shorter version of <code>" +
+      html += "<p class=\"mute\">" + said("This was the shorter version of") + " <code>" +
               escape_xml(block.plain().at(0)) + "</code></p>\n";
     const std::string lines =
         "<pre class=\"output\" tabindex=\"0\"><code>" + escape_lines(output) + "</code></pre>\n";
     if (std::ssize(output) > kLongOutput)
-      html += "<details><summary>The output</summary>\n" + lines + "</details>\n";
+      html += "<details><summary>" + said("The output") + "</summary>\n" + lines + "</details>\n";
     else if (!output.empty())
       html += lines;
-    html += fmt::format("<p class=\"mute\">It took <time datetime=\"PT{0:.1f}S\">{0:.1f} s</time>.",
-                        record_.value(at + "/seconds"));
+    html += fmt::format("<p class=\"mute\">{1} <time datetime=\"PT{0:.1f}S\">{0:.1f} s</time>.",
+                        record_.value(at + "/seconds"), said("It took"));
     for (const std::string& longer : block.values("long"))
-      html += " With more time: <code>" + escape_xml(longer) + "</code>";
+      html += " " + said("With more time:") + " <code>" + escape_xml(longer) + "</code>";
     return html + "</p>\n";
   }
 
@@ -125,8 +150,8 @@ class LessonPage {
         return fmt::format("<p class=\"ok\">{}</p>\n", agreement(block));
     const std::string differs = record_.text(at + "/differs");
     if (differs.empty()) return "";
-    return "<p class=\"differs\">Not as expected:</p>\n<pre>" + escape_lines(split_lines(differs)) +
-           "</pre>\n";
+    return "<p class=\"differs\">" + said("Not as expected:") + "</p>\n<pre>" +
+           escape_lines(split_lines(differs)) + "</pre>\n";
   }
 
   static std::string code(const Block& block) {
@@ -139,21 +164,23 @@ class LessonPage {
   std::string question(const Block& block) const {
     const std::string id = block.about.substr(0, block.about.find(' '));
     const bool checked = block.about.find(" text") == std::string::npos;
-    std::string html =
-        fmt::format("<section class=\"question\">\n<h3>Exercise <code>{}</code></h3>\n{}", id,
-                    to_html(joined(block.plain()), measured_));
+    std::string html = fmt::format("<section class=\"question\">\n<h3>{} <code>{}</code></h3>\n{}",
+                                   said("Exercise"), id, to_html(joined(block.plain()), measured_));
     if (checked)
-      html += fmt::format("<p>Check it: <code>linea lab check {} {}</code></p>\n", id,
+      html += fmt::format("<p>{} <code>linea lab check {} {}</code></p>\n", said("Check it:"), id,
                           block.about.find(" file") == std::string::npos ? "NUMBER" : "FILE.json");
     const std::vector<std::string> hints = block.values("hint");
     for (size_t i = 0; i < hints.size(); ++i)
       html += fmt::format("<details><summary>{}</summary>\n{}</details>\n",
-                          i == 0 ? "A hint" : "Another hint", to_html(hints[i], measured_));
+                          said(i == 0 ? "A hint" : "Another hint"), to_html(hints[i], measured_));
     return html + "</section>\n";
   }
 
+  std::string said(const char* english) const { return lab::said(language_, english); }
+
   const Lesson& lesson_;
   const Record& record_;
+  const std::string language_;
   size_t run_ = 0, next_ = 0;
   MeasuredText measured_ = [this](const std::string& place, const std::string& text) {
     const std::string pointer =
@@ -168,13 +195,18 @@ bool was_run(const Lesson& lesson, const fs::path& folder) {
   return fs::exists(folder / "data" / (lesson.name + ".json"));
 }
 
+// In the language that it was run in.
+const Lesson& as_run(const Lesson& lesson, const fs::path& folder) {
+  return in_language(lesson, language_of(Record(folder / "data" / (lesson.name + ".json"))));
+}
+
 std::string link_to(const Lesson& lesson, const char* attributes, const std::string& before) {
   return fmt::format("<a {}href=\"{}.html\">{}<span class=\"id\">{}</span> {}</a>\n", attributes,
                      lesson.name, before, lesson.id, escape_xml(lesson.title));
 }
 
 // The lessons before and after this one that have a page.
-std::string navigation(const Lesson& lesson, const fs::path& folder) {
+std::string navigation(const Lesson& lesson, const std::string& language, const fs::path& folder) {
   const Lesson *before = nullptr, *after = nullptr;
   bool passed = false;
   for (const Lesson& other : lessons()) {
@@ -185,9 +217,12 @@ std::string navigation(const Lesson& lesson, const fs::path& folder) {
       if (passed && after == nullptr) after = &other;
     }
   }
-  std::string html = "<nav aria-label=\"Lessons\">\n<a href=\"index.html\">All lessons</a>\n";
-  if (before != nullptr) html += link_to(*before, "rel=\"prev\" ", "Before: ");
-  if (after != nullptr) html += link_to(*after, "rel=\"next\" ", "After: ");
+  std::string html = "<nav aria-label=\"Lessons\">\n<a href=\"index.html\">" +
+                     said(language, "All lessons") + "</a>\n";
+  if (before != nullptr)
+    html += link_to(as_run(*before, folder), "rel=\"prev\" ", said(language, "Before: "));
+  if (after != nullptr)
+    html += link_to(as_run(*after, folder), "rel=\"next\" ", said(language, "After: "));
   return html + "</nav>\n";
 }
 
@@ -206,7 +241,7 @@ std::string index_page(const fs::path& folder) {
   std::string rows, missing;
   for (const Lesson& lesson : lessons())
     if (was_run(lesson, folder))
-      rows += "<li>" + link_to(lesson, "", "") + "</li>\n";
+      rows += "<li>" + link_to(as_run(lesson, folder), "", "") + "</li>\n";
     else
       missing += fmt::format(
           "<li><span class=\"id\">{0}</span> {1}: <code>linea lab run {0} --out lab</code></li>\n",
@@ -232,20 +267,24 @@ std::string index_page(const fs::path& folder) {
 
 }  // namespace
 
-std::string lesson_page(const Lesson& lesson, const Record& record, const fs::path& folder) {
+std::string lesson_page(const Lesson& original, const Record& record, const fs::path& folder) {
+  const std::string language = language_of(record);
+  const Lesson& lesson = in_language(original, language);
   const std::string title = lesson.id + " \u00b7 " + lesson.title;
   const std::string body = LessonPage(lesson, record).body();
   return whole_page(
       title,
       fmt::format("<header>\n{0}</header>\n<main id=\"lesson\">\n<h1><span class=\"id\">{1}</span>"
                   "{2}</h1>\n{3}</main>\n{4}",
-                  navigation(lesson, folder), lesson.id, escape_xml(lesson.title), body,
-                  page_footer(record)));
+                  navigation(lesson, language, folder), lesson.id, escape_xml(lesson.title), body,
+                  page_footer(record)),
+      language);
 }
 
-std::string whole_page(const std::string& title, const std::string& body) {
+std::string whole_page(const std::string& title, const std::string& body,
+                       const std::string& language) {
   const std::string style = lab_style(), script = lab_script();
-  return page_start(title, style, content_policy(style, script)) +
+  return page_start(title, style, content_policy(style, script), language) +
          "<a class=\"skip\" href=\"#lesson\">Skip to the lesson</a>\n" + body + "<script>" +
          script + "</script>\n</body>\n</html>\n";
 }

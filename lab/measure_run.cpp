@@ -92,9 +92,14 @@ Json bits_json(const GivenImage& image, const std::vector<float>& bits, const Ta
 
 void measure_images(const SavedModel& saved, const RunPageRequest& request, Json& figures) {
   const TaskShape& shape = saved.shape;
-  const std::vector<GivenImage> images = request.on.empty()
-                                             ? first_test_images(kImages, kImages, saved, -1)
-                                             : given_images(request.on, saved, -1);
+  const bool has_test =
+      request.on.empty() &&
+      make_saved_task(task_options(saved.config, saved.vocabulary))->has(Split::test);
+  const std::vector<GivenImage> images =
+      has_test ? first_test_images(kImages, kImages, saved, -1)
+               : given_images(
+                     request.on.empty() ? std::vector<std::string>{"val:0", "val:1"} : request.on,
+                     saved, -1);
   const std::vector<std::vector<float>> bits = token_bits(*saved.model, images);
   const Json size = {{"side", shape.side}, {"channels", shape.channels}, {"levels", shape.levels}};
   Json maps = size, halves = size, stages = size;

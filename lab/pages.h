@@ -21,7 +21,8 @@ size_t write_pages(const std::filesystem::path& folder);
 std::vector<std::pair<std::string, std::string>> side_page_titles();
 void write_side_pages(const std::filesystem::path& folder);
 // A page of the lab around its header, main and footer.
-std::string whole_page(const std::string& title, const std::string& body);
+std::string whole_page(const std::string& title, const std::string& body,
+                       const std::string& language = "en");
 // Who made it, where, and how to make it again.
 std::string page_footer(const Record& record);
 std::string lab_style();

@@ -158,7 +158,7 @@ class Page {
 }  // namespace
 
 Printed print_lesson(const Lesson& lesson, const RunOptions& options) {
-  return Page(lesson, options).print();
+  return Page(in_language(lesson, options.language), options).print();
 }
 
 }  // namespace linea::lab

@@ -66,9 +66,13 @@ void write_record(const std::filesystem::path& folder, const Lesson& lesson,
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   for (const Ran& ran : printed.runs) runs.push_back(json_of(ran));
   nlohmann::ordered_json document = record_head(
-      fmt::format("linea lab run {}{} --out lab", lesson.id, options.quick ? " --quick" : ""),
+      fmt::format("linea lab run {}{}{} --out lab", lesson.id, options.quick ? " --quick" : "",
+                  options.language == "en" ? "" : " --language " + options.language),
       options.version, 1, printed.seconds);
-  document.update({{"lesson", lesson.id}, {"runs", runs}, {"figures", figures}});
+  document.update({{"lesson", lesson.id},
+                   {"language", options.language},
+                   {"runs", runs},
+                   {"figures", figures}});
   make_folders(folder / "data");
   write_file_atomically(folder / "data" / (lesson.name + ".json"), dump_json(document, 1) + "\n");
 }

@@ -11,6 +11,7 @@ namespace linea::lab {
 struct RunOptions {
   bool quick = false;     // shorter versions of what takes long
   std::string version{};  // of this program
+  std::string language = "en";
 };
 
 struct Output {

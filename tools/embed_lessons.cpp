@@ -47,12 +47,13 @@ std::string with_code(const fs::path& tree, const std::string& lesson) {
 
 void write(const fs::path& tree, const std::string& out, const std::string& dependencies) {
   std::set<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(tree / "lessons")) files.insert(entry.path());
+  for (const auto& entry : fs::recursive_directory_iterator(tree / "lessons"))
+    if (entry.is_regular_file()) files.insert(entry.path());
   std::ofstream code(out), list(dependencies);
   code << "// Generated from lessons/.\n#include \"lab/lesson.h\"\n\nnamespace linea::lab {\n\n"
           "const std::vector<LessonFile> kLessonFiles = {\n";
   for (const fs::path& file : files)
-    code << "    {\"" << file.filename().string() << "\", R\"lesson("
+    code << "    {\"" << file.lexically_relative(tree / "lessons").string() << "\", R\"lesson("
          << (file.extension() == ".md" ? with_code(tree, read(file)) : read(file))
          << ")lesson\"},\n";
   code << "};\n\n}  // namespace linea::lab\n";

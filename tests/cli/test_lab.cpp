@@ -1,4 +1,6 @@
 // linea lab: every command of every lesson gives what the lesson says, and lessons have their form.
+#include <set>
+
 #include "lab/excerpt.h"
 #include "lab/expect.h"
 #include "lab/formula.h"
@@ -165,6 +167,90 @@ TEST_F(Lab, MakesPagesOfItsRecords) {
   refused(2, "lab render --out none", {"none/data", "linea lab run 1"});
 }
 
+// Formulas, code and the targets of links, sorted; headings and list items by their signs alone.
+Words marks_of(const std::string& text) {
+  Words marks;
+  for (const auto& [open, close] : {std::pair{"$", "$"}, {"`", "`"}, {"](", ")"}}) {
+    const std::string from = open, to = close;
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos;) {
+      const size_t end = text.find(to, at + from.size());
+      if (end == std::string::npos) break;
+      marks.push_back(text.substr(at, end - at + to.size()));
+      at = end + to.size();
+    }
+  }
+  std::sort(marks.begin(), marks.end());
+  return marks;
+}
+
+// The lines of a block as paragraphs, which an empty line, a heading, an item, a code line or a key divides.
+Words paragraphs_of(const lab::Block& block) {
+  Words all;
+  bool open = false;
+  for (const std::string& line : block.lines) {
+    const bool key = block.plain().size() < block.lines.size() && [&] {
+      const Words plain = block.plain();
+      return std::find(plain.begin(), plain.end(), line) == plain.end();
+    }();
+    const bool item = !line.empty() && line[0] == '-';
+    const bool own = key || line.empty() || line[0] == '#' || line[0] == ' ' || line[0] == '|';
+    if (own || item || !open) all.emplace_back();
+    all.back() += line + "\n";
+    open = !own;
+  }
+  std::erase(all, "\n");
+  return all;
+}
+
+// Each lesson has a translation of the same blocks: commands, outputs, formulas and figures to the letter, texts with
+// the same formulas, code and sources of numbers.
+TEST_F(Lab, TranslationsHaveTheSameBlocks) {
+  const std::set<std::string> copied = {"run", "expect", "figure", "formula", "code"};
+  for (const lab::Lesson& lesson : lab::lessons()) {
+    const lab::Lesson& other = lab::in_language(lesson, "zh");
+    SCOPED_TRACE(lesson.name);
+    ASSERT_NE(&other, &lesson);
+    EXPECT_EQ(other.name, lesson.name);
+    EXPECT_EQ(other.id, lesson.id);
+    EXPECT_NE(other.title, lesson.title);
+    ASSERT_EQ(other.blocks.size(), lesson.blocks.size());
+    for (size_t b = 0; b < lesson.blocks.size(); ++b) {
+      const lab::Block &from = lesson.blocks[b], &to = other.blocks[b];
+      ASSERT_EQ(to.kind + " " + to.about, from.kind + " " + from.about);
+      if (copied.count(from.kind) != 0) {
+        EXPECT_EQ(to.lines, from.lines);
+        continue;
+      }
+      const Words before = paragraphs_of(from), after = paragraphs_of(to);
+      ASSERT_EQ(after.size(), before.size()) << fmt::format("{}", fmt::join(to.lines, "\n"));
+      for (size_t i = 0; i < before.size(); ++i) {
+        EXPECT_EQ(marks_of(after[i]), marks_of(before[i])) << after[i];
+        EXPECT_EQ(after[i].substr(0, 2) == "- ", before[i].substr(0, 2) == "- ") << after[i];
+        EXPECT_EQ(before[i].substr(0, 4) == "    " ? after[i] : "",
+                  before[i].substr(0, 4) == "    " ? before[i] : "");
+      }
+      for (const char* key : {"answer", "hint", "read", "run", "holds"})
+        EXPECT_EQ(to.values(key).size(), from.values(key).size()) << key;
+    }
+  }
+}
+
+TEST_F(Lab, SpeaksChinese) {
+  const Outcome outcome = done("lab run 3 --language zh --out lab");
+  EXPECT_EQ(lab_findings(path("lab")), "");
+  const lab::Lesson& lesson = lab::in_language(lab::find_lesson("3"), "zh");
+  EXPECT_NE(outcome.out.find(lesson.title), std::string::npos);
+  const std::string page = bytes("lab/03-order.html");
+  EXPECT_NE(page.find("<html lang=\"zh\">"), std::string::npos);
+  EXPECT_NE(page.find(lesson.title), std::string::npos);
+  EXPECT_NE(bytes("lab/index.html").find(lesson.title), std::string::npos);
+  done("lab render --out lab");
+  EXPECT_EQ(bytes("lab/03-order.html"), page);
+  EXPECT_EQ(done("lab check 3.1 17 --language zh").out, "3.1: right\n");
+  EXPECT_NE(linea("lab check 3.1 16 --language zh").out, linea("lab check 3.1 16").out);
+  refused(2, "lab run 3 --language fr", {"fr", "zh"});
+}
+
 // Twelve, each of at most 80 words, with a command; those that take no time run here.
 TEST_F(Lab, AnswersQuestions) {
   const auto& pages = lab::side_pages();
@@ -172,7 +258,8 @@ TEST_F(Lab, AnswersQuestions) {
                                  [](const lab::Lesson& one) { return one.id == "questions"; });
   ASSERT_NE(page, pages.end());
   fs::create_directories(path("lessons"));
-  for (const lab::LessonFile& file : lab::kLessonFiles) put("lessons/" + file.name, file.text);
+  for (const lab::LessonFile& file : lab::kLessonFiles)
+    if (file.name.ends_with(".json")) put("lessons/" + file.name, file.text);
   size_t questions = 0, commands = 0, words = 0;
   for (const lab::Block& block : page->blocks)
     for (const std::string& line : block.lines) {

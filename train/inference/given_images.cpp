@@ -100,10 +100,9 @@ std::vector<GivenImage> first_test_images(std::optional<int64_t> count, int64_t 
                                           const SavedModel& saved, int64_t class_label) {
   require_class(saved.shape, class_label);
   std::unique_ptr<Task> task = make_saved_task(task_options(saved.config, saved.vocabulary));
-  const Split split = task->has(Split::test) ? Split::test : Split::val;
-  const int64_t images = count.value_or(std::min(default_count, task->rows(split)));
+  const int64_t images = count.value_or(std::min(default_count, task->rows(Split::test)));
   std::vector<std::string> names;
-  for (int64_t i = 0; i < images; ++i) names.push_back(fmt::format("{}:{}", split_name(split), i));
+  for (int64_t i = 0; i < images; ++i) names.push_back(fmt::format("test:{}", i));
   return read_images(names, saved, class_label, std::move(task));
 }
 

@@ -21,7 +21,7 @@ struct GivenImage {
 // exist, a file that is not an image.
 std::vector<GivenImage> given_images(const std::vector<std::string>& names, const SavedModel& saved,
                                      int64_t class_label);
-// The first `count` images of the test split, or of val where data have no test; without a count the first `default_count`, or all if
+// The first `count` images of the test split; without a count the first `default_count`, or all if
 // there are fewer.
 std::vector<GivenImage> first_test_images(std::optional<int64_t> count, int64_t default_count,
                                           const SavedModel& saved, int64_t class_label);
