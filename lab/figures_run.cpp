@@ -364,7 +364,7 @@ Figure w20(const Record& record) {
                                record.has(at + "/apart") ? record.measured(at + "/apart") : "-"});
   }
   if (!any) fail(ErrorKind::input, "{}", record.text(all + "/layers/0/reason"));
-  figure.body = choice("w20", "layer", panels, 0);
+  figure.body = panels.size() > 1 ? choice("w20", "layer", panels, 0) : panels.at(0).body;
   figure.caption = fmt::format(
       "The first head of each layer on {}: {} positions in {} blocks. A row is the mean over the "
       "queries of a block, a column the sum over the keys of one; the largest weights are all "
