@@ -51,7 +51,6 @@ int run_lessons(const LabOptions& options) {
     else
       asked.push_back(lab::find_lesson(id));
   const lab::RunOptions how{options.quick, version(), options.language};
-  lab::in_language(lab::lessons().front(), options.language);  // refuses others
   if (!options.out.empty()) lab::check_pages_can_be_made();
   int wrong = 0;
   for (const lab::Lesson& lesson : asked) {
@@ -75,8 +74,7 @@ void add_page(CLI::App& command, const std::shared_ptr<LabOptions>& options, int
   add_option(page, "--out", options->out, "the folder of the pages", OptionKind::required);
   add_option(page, "--on", options->on,
              "images, test:7 of the run's data or PNG and JPEG files (where no class is given), or "
-             "one text; default: the "
-             "first of the data");
+             "one text; default: the first of the data");
   add_option(page, "--data", options->data, "the data of the runs, if moved since training");
   add_option(page, "--seed", options->seed, "of what is sampled", OptionKind::shows_default);
   add_option(page, "--threads", options->threads, "0: all cores", OptionKind::shows_default);

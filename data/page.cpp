@@ -56,6 +56,15 @@ summary{cursor:pointer}
 )";
 }
 
+std::string escape_lines(const std::string& text) {
+  std::string result;
+  for (size_t first = 0, end = 0; end != std::string::npos; first = end + 1) {
+    end = text.find('\n', first);
+    result += escape_xml(text.substr(first, end - first)) + "\n";
+  }
+  return result;
+}
+
 std::string page_start(const std::string& title, const std::string& style, const std::string& more,
                        const std::string& language) {
   return fmt::format(

@@ -8,6 +8,9 @@ namespace linea {
 // RFC 4648, section 4.
 std::string base64(const std::string& bytes);
 
+// Text for a <pre>, each line with its break; escape_xml() (data/chart.h) replaces these.
+std::string escape_lines(const std::string& text);
+
 // Colors for light and dark pages as the variables --ink, --mute, --line, --soft, --page and
 // --accent; letters, headings, tables and code.
 std::string page_style();

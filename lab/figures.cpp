@@ -26,11 +26,10 @@ std::string figure_element(const std::string& name, const Record& record) {
       const Figure figure = entry.make(record);
       return fmt::format(
           "<figure class=\"figure\" id=\"{}\">\n<p class=\"title\">{}</p>\n{}<figcaption>{}"
-          "</figcaption>\n<details><summary>The numbers</summary>\n<div class=\"wide\" "
-          "tabindex=\"0\" role=\"region\" aria-label=\"Numbers of the figure\">\n<table>\n{}"
-          "</table>\n</div>\n<p class=\"mute\">From <code>{}</code>, saved in <code>data/{}</code>"
-          "</p>\n</details>\n</figure>\n",
-          name, escape_xml(figure.title), figure.body, figure.caption, figure.table,
+          "</figcaption>\n<details><summary>The numbers</summary>\n{}<p class=\"mute\">From "
+          "<code>{}</code>, saved in <code>data/{}</code></p>\n</details>\n</figure>\n",
+          name, escape_xml(figure.title), figure.body, figure.caption,
+          scroll_region("wide", "Numbers of the figure", "<table>\n" + figure.table + "</table>\n"),
           escape_xml(figure.command), escape_xml(record.file_name()));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::input) throw;
@@ -55,6 +54,12 @@ std::string choice(const std::string& name, const std::string& legend,
       "<fieldset class=\"choice{}\">\n<legend>{}</legend>\n{}<div class=\"panels\">\n{}</div>\n"
       "</fieldset>\n",
       film ? " film" : "", legend, buttons, bodies);
+}
+
+std::string scroll_region(const char* look, const std::string& label, const std::string& content) {
+  return fmt::format(
+      "<div class=\"{}\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">\n{}</div>\n", look,
+      label, content);
 }
 
 std::string table_head(const std::vector<std::string>& titles) {

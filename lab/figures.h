@@ -31,6 +31,8 @@ struct Panel {
 std::string choice(const std::string& name, const std::string& legend,
                    const std::vector<Panel>& panels, size_t chosen, bool film = false);
 
+// What may be wider than the page, scrolled by keys too. `look`: scroll or wide.
+std::string scroll_region(const char* look, const std::string& label, const std::string& content);
 std::string table_head(const std::vector<std::string>& titles);
 std::string table_row(const std::vector<std::string>& cells);  // HTML
 

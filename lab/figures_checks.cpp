@@ -109,8 +109,7 @@ Figure w8(const Record& record) {
       "its bound, both on a logarithmic scale, and a cross is a failure: where the bound is 0, of "
       "any number.",
       exact_number(fmt::format("{}", whole.size()), fmt::format("{}", whole.size())), found);
-  figure.body = "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Checks\">\n" +
-                svg.element(without_elements(figure.caption)) + "</div>\n";
+  figure.body = scroll_region("scroll", "Checks", svg.element(without_elements(figure.caption)));
   return figure;
 }
 

@@ -63,8 +63,7 @@ std::string forms_panel(const Record& record, size_t i, size_t tokens, size_t ch
     x += 210;
   }
   const std::string caption = fmt::format("<p>Output <code>{}</code>: {}.</p>\n", i + 1, outputs);
-  return "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Three forms\">\n" +
-         svg.element(without_elements(caption)) + "</div>\n" + caption;
+  return scroll_region("scroll", "Three forms", svg.element(without_elements(caption))) + caption;
 }
 
 }  // namespace
@@ -151,8 +150,7 @@ std::string sweep_panel(const Record& record, size_t step, size_t steps) {
                     record.measured(fmt::format("/figures/w5/dk/{}/1", at)),
                     record.measured(fmt::format("/figures/w5/dk_of_numerator/{}/0", at)),
                     record.measured(fmt::format("/figures/w5/dk_of_numerator/{}/1", at)));
-  return "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Two sweeps\">\n" +
-         svg.element(without_elements(caption)) + "</div>\n" + caption;
+  return scroll_region("scroll", "Two sweeps", svg.element(without_elements(caption))) + caption;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "data/chart.h"
 #include "data/tasks/image_task.h"
+#include "data/utf8.h"
 #include "lab/figures.h"
 #include "lab/number.h"
 #include "lab/svg.h"
@@ -150,28 +151,23 @@ Figure bits_of_images(const Record& record) {
   }
   figure.caption = fmt::format(
       "What each pixel costs, given those above it and to its left: dark blue is free, yellow {} "
-      "bits, "
-      "which a guess among all levels costs. {} costs {} bits a pixel on average, most in row {}.",
+      "bits, which a guess among all levels costs. {} costs {} bits a pixel on average, most in "
+      "row "
+      "{}.",
       record.measured(all + "/uniform", 3),
       "<code>" + escape_xml(record.text(all + "/images/0/name")) + "</code>",
       record.measured(all + "/images/0/mean", 4), record.measured(all + "/images/0/dearest_row"));
   return figure;
 }
 
-// A line break as its sign; of a token of several characters at most eight.
+// A line break as its sign; of a longer token the first 8 bytes.
 std::string shown_token(const std::string& token) {
-  std::string text;
-  size_t letters = 0;
-  for (const char c : token == "\n" ? "\u21b5" : token) {
-    letters += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
-    if (letters <= 8) text += c;
-  }
-  return text;
+  return token == "\n" ? "\u21b5" : std::string(cut_utf8(token, 8));
 }
 
 double letters_of(const std::string& text) {
-  const auto first = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
-  return std::max(1.0, static_cast<double>(std::count_if(text.begin(), text.end(), first)));
+  const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+  return std::max(1.0, static_cast<double>(std::count_if(text.begin(), text.end(), begins)));
 }
 
 // Letters on backgrounds as dark as they cost bits.
@@ -196,12 +192,11 @@ std::string colored_text(const Record& record, double uniform) {
     if (share > 0.01) svg.box(x, y, width, kHeight - 2, "b", share * 0.8);
     svg.text(x + width / 2, y + 15, tokens[i], "", "middle");
   }
-  return "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Bits of tokens\">\n" +
-         svg.element(
-             fmt::format("{} tokens, darker where they cost more of {:.3g} bits; the mean is "
-                         "{:.3g}",
-                         bits.size(), uniform, record.value("/figures/w17/mean"))) +
-         "</div>\n";
+  return scroll_region(
+      "scroll", "Bits of tokens",
+      svg.element(
+          fmt::format("{} tokens, darker where they cost more of {:.3g} bits; the mean is {:.3g}",
+                      bits.size(), uniform, record.value("/figures/w17/mean"))));
 }
 
 Figure bits_of_tokens(const Record& record) {
@@ -215,8 +210,7 @@ Figure bits_of_tokens(const Record& record) {
          record.measured(fmt::format("/figures/w17/bits/{}", i))});
   figure.caption = fmt::format(
       "What each token costs, given those before it: the darker, the more of the {} bits of a "
-      "guess "
-      "among all. The mean of those shown is {} bits.",
+      "guess among all. The mean of those shown is {} bits.",
       record.measured("/figures/w17/uniform", 3), record.measured("/figures/w17/mean", 4));
   return figure;
 }
@@ -229,8 +223,6 @@ Figure w17(const Record& record) {
 
 Figure w18(const Record& record) {
   const std::string all = "/figures/w18";
-  if (!record.has(all + "/images"))
-    fail(ErrorKind::input, "completions are of models that sample images");
   const size_t images = record.size(all + "/images");
   size_t completions = 0;
   Strip strip(record, all);
@@ -252,10 +244,8 @@ Figure w18(const Record& record) {
         whole.push_back(token);
       strip.add(whole, strip.tokens());
     }
-    figure.table +=
-        table_row({"<code>" + escape_xml(record.text(at + "/name")) + "</code>",
-                   record.measured(all + "/rows"),
-                   exact_number(std::to_string(completions), std::to_string(completions))});
+    figure.table += table_row({"<code>" + escape_xml(record.text(at + "/name")) + "</code>",
+                               record.measured(all + "/rows"), std::to_string(completions)});
   }
   std::vector<std::string> captions = {"image", "given"};
   for (size_t j = 1; j <= completions; ++j) captions.push_back(std::to_string(j));
@@ -266,8 +256,7 @@ Figure w18(const Record& record) {
           images, rows, completions));
   figure.caption = fmt::format(
       "The model is given the upper {} rows of an image and samples the others, each time with "
-      "other "
-      "random numbers. Where the given part leaves a choice, continuations differ.",
+      "other random numbers. Where the given part leaves a choice, continuations differ.",
       record.measured(all + "/rows"));
   return figure;
 }

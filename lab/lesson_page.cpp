@@ -25,11 +25,8 @@ std::string joined(const std::vector<std::string>& lines) {
   return fmt::format("{}\n", fmt::join(lines, "\n"));
 }
 
-// With its line breaks, which escape_xml() replaces.
-std::string escape_lines(const std::vector<std::string>& lines) {
-  std::string result;
-  for (const std::string& line : lines) result += escape_xml(line) + "\n";
-  return result;
+std::string escaped(const std::vector<std::string>& lines) {
+  return escape_lines(fmt::format("{}", fmt::join(lines, "\n")));
 }
 
 std::vector<std::string> split_lines(const std::string& text) {
@@ -124,13 +121,12 @@ class LessonPage {
     const std::string at = fmt::format("/runs/{}", run_);
     if (!record_.has(at)) return "";
     const std::vector<std::string> output = split_lines(record_.text(at + "/output"));
-    std::string html = "<div class=\"run\"><pre class=\"command\"><code>" +
-                       escape_xml(record_.text(at + "/command")) + "</code></pre></div>\n";
+    std::string html = command_box(record_.text(at + "/command"));
     if (record_.flag(at + "/quick"))
       html += "<p class=\"mute\">" + said("This was the shorter version of") + " <code>" +
               escape_xml(block.plain().at(0)) + "</code></p>\n";
     const std::string lines =
-        "<pre class=\"output\" tabindex=\"0\"><code>" + escape_lines(output) + "</code></pre>\n";
+        "<pre class=\"output\" tabindex=\"0\"><code>" + escaped(output) + "</code></pre>\n";
     if (std::ssize(output) > kLongOutput)
       html += "<details><summary>" + said("The output") + "</summary>\n" + lines + "</details>\n";
     else if (!output.empty())
@@ -151,14 +147,14 @@ class LessonPage {
     const std::string differs = record_.text(at + "/differs");
     if (differs.empty()) return "";
     return "<p class=\"differs\">" + said("Not as expected:") + "</p>\n<pre>" +
-           escape_lines(split_lines(differs)) + "</pre>\n";
+           escaped(split_lines(differs)) + "</pre>\n";
   }
 
   static std::string code(const Block& block) {
     return fmt::format(
         "<p class=\"mute\"><code>{}</code></p>\n<pre class=\"code\" tabindex=\"0\"><code>{}</code>"
         "</pre>\n",
-        escape_xml(block.about.substr(0, block.about.find(' '))), escape_lines(block.lines));
+        escape_xml(block.about.substr(0, block.about.find(' '))), escaped(block.lines));
   }
 
   std::string question(const Block& block) const {
@@ -287,6 +283,20 @@ std::string whole_page(const std::string& title, const std::string& body,
   return page_start(title, style, content_policy(style, script), language) +
          "<a class=\"skip\" href=\"#lesson\">Skip to the lesson</a>\n" + body + "<script>" +
          script + "</script>\n</body>\n</html>\n";
+}
+
+std::string plain_page(const std::string& title, const std::string& body,
+                       const std::string& footer) {
+  return whole_page(
+      title,
+      fmt::format("<header>\n<nav aria-label=\"Lessons\">\n<a href=\"index.html\">All lessons</a>\n"
+                  "</nav>\n</header>\n<main id=\"lesson\">\n<h1>{}</h1>\n{}</main>\n{}",
+                  escape_xml(title), body, footer));
+}
+
+std::string command_box(const std::string& command) {
+  return "<div class=\"run\"><pre class=\"command\"><code>" + escape_xml(command) +
+         "</code></pre></div>\n";
 }
 
 std::string page_footer(const Record& record) {

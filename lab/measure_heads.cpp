@@ -143,10 +143,7 @@ Json measure_heads(const Model& model, const ModelInputs& inputs) {
   if (all.empty()) return nullptr;
   const auto layers = static_cast<int64_t>(all.size()), shown = std::min(layers, kLayers);
   const int64_t N = inputs.ids.size(1);
-  Json json = {{"positions", N},
-               {"blocks", std::min(N, kBlocks)},
-               {"in_block", static_cast<double>(N) / static_cast<double>(std::min(N, kBlocks))},
-               {"layers", Json::array()}};
+  Json json = {{"positions", N}, {"blocks", std::min(N, kBlocks)}, {"layers", Json::array()}};
   for (int64_t i = 0; i < shown; ++i) {
     const int64_t layer = shown == 1 ? 0 : i * (layers - 1) / (shown - 1);
     json["layers"].push_back(layer_json(model, all[static_cast<size_t>(layer)],

@@ -92,14 +92,14 @@ Json bits_json(const GivenImage& image, const std::vector<float>& bits, const Ta
 
 void measure_images(const SavedModel& saved, const RunPageRequest& request, Json& figures) {
   const TaskShape& shape = saved.shape;
-  const bool has_test =
-      request.on.empty() &&
-      make_saved_task(task_options(saved.config, saved.vocabulary))->has(Split::test);
-  const std::vector<GivenImage> images =
-      has_test ? first_test_images(kImages, kImages, saved, -1)
-               : given_images(
-                     request.on.empty() ? std::vector<std::string>{"val:0", "val:1"} : request.on,
-                     saved, -1);
+  std::vector<std::string> names = request.on;
+  if (names.empty()) {
+    const auto task = make_saved_task(task_options(saved.config, saved.vocabulary));
+    const Split split = task->has(Split::test) ? Split::test : Split::val;
+    for (int64_t i = 0; i < std::min(kImages, task->rows(split)); ++i)
+      names.push_back(fmt::format("{}:{}", split_name(split), i));
+  }
+  const std::vector<GivenImage> images = given_images(names, saved, -1);
   const std::vector<std::vector<float>> bits = token_bits(*saved.model, images);
   const Json size = {{"side", shape.side}, {"channels", shape.channels}, {"levels", shape.levels}};
   Json maps = size, halves = size, stages = size;
@@ -123,7 +123,6 @@ void measure_images(const SavedModel& saved, const RunPageRequest& request, Json
       halves["images"].back()["completions"].push_back(sampled[i * kCompletions + j]);
   }
   stages["tokens"] = sample_rows(*saved.model, options, {{images[0].start}}, shape.length, {})[0];
-  stages["name"] = images[0].name;
   figures["w17"] = maps;
   figures["w18"] = halves;
   figures["w19"] = stages;
@@ -253,9 +252,9 @@ std::string write_run_record(const fs::path& folder, const RunPageRequest& reque
   SavedModel saved = load_model(request.run, "fp32");
   if (!request.data.empty()) set_data(saved.config, request.data);
   const Json figures = measure_run(saved, request);
-  Json settings = Json::array();
+  Json settings = Json::object();
   for (const AppliedSetting& applied : applied_settings(saved.config))
-    settings.push_back({applied.setting.key, to_string(applied.value), applied.setting.help});
+    settings[applied.setting.key] = to_string(applied.value);
   std::string command = "linea lab page " + shell_quote(request.run.string());
   for (const std::string& on : request.on) command += " --on " + shell_quote(on);
   if (!request.data.empty()) command += " --data " + shell_quote(request.data);

@@ -23,6 +23,10 @@ void write_side_pages(const std::filesystem::path& folder);
 // A page of the lab around its header, main and footer.
 std::string whole_page(const std::string& title, const std::string& body,
                        const std::string& language = "en");
+// One with a link to the index and a heading.
+std::string plain_page(const std::string& title, const std::string& body,
+                       const std::string& footer = "");
+std::string command_box(const std::string& command);
 // Who made it, where, and how to make it again.
 std::string page_footer(const Record& record);
 std::string lab_style();

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "data/chart.h"
+#include "data/page.h"
 #include "lab/figures.h"
 #include "lab/number.h"
 #include "lab/pages.h"
@@ -10,14 +11,8 @@
 namespace linea::lab {
 namespace {
 
-// With its line breaks, which escape_xml() replaces.
 std::string preformatted(const std::string& text) {
-  std::string html;
-  for (size_t first = 0, end = 0; end != std::string::npos; first = end + 1) {
-    end = text.find('\n', first);
-    html += escape_xml(text.substr(first, end - first)) + "\n";
-  }
-  return "<pre class=\"output\" tabindex=\"0\"><code>" + html + "</code></pre>\n";
+  return "<pre class=\"output\" tabindex=\"0\"><code>" + escape_lines(text) + "</code></pre>\n";
 }
 
 std::string sample(const Record& record) {
@@ -45,46 +40,35 @@ std::string continuations(const Record& record) {
 }
 
 std::string commands(const Record& record) {
-  std::string html = "<h2>Commands</h2>\n";
+  std::string html;
   for (size_t i = 0; i < record.size("/commands"); ++i)
-    html += "<div class=\"run\"><pre class=\"command\"><code>" +
-            escape_xml(record.text(fmt::format("/commands/{}", i))) + "</code></pre></div>\n";
-  return record.size("/commands") > 0 ? html : "";
+    html += command_box(record.text(fmt::format("/commands/{}", i)));
+  return html.empty() ? "" : "<h2>Commands</h2>\n" + html;
 }
 
 std::string settings(const Record& record) {
-  std::string rows;
-  for (size_t i = 0; i < record.size("/settings"); ++i) {
-    const std::string at = fmt::format("/settings/{}", i);
-    std::string cells;
-    for (const char* part : {"/0", "/1"})
-      cells += "<td><code>" + escape_xml(record.text(at + part)) + "</code></td>";
-    rows += "<tr>" + cells + "</tr>\n";
-  }
-  return "<details><summary>Settings</summary>\n<div class=\"wide\" tabindex=\"0\" role=\"region\" "
-         "aria-label=\"Settings of the run\">\n<table>\n" +
-         table_head({"setting", "value"}) + rows + "</table>\n</div>\n</details>\n";
+  std::string rows = table_head({"setting", "value"});
+  for (const std::string& key : record.keys("/settings"))
+    rows += table_row({"<code>" + escape_xml(key) + "</code>",
+                       "<code>" + escape_xml(record.text("/settings/" + key)) + "</code>"});
+  return "<details><summary>Settings</summary>\n" +
+         scroll_region("wide", "Settings of the run", "<table>\n" + rows + "</table>\n") +
+         "</details>\n";
 }
 
 }  // namespace
 
 std::string run_page(const Record& record) {
-  const std::string name = record.text("/run");
   std::string figures;
-  for (const char* figure : {"w16", "w17", "w18", "w19", "w20"})
-    if (record.has(fmt::format("/figures/{}", figure)) &&
-        !record.has(fmt::format("/figures/{}/continuations", figure)))
-      figures += figure_element(figure, record);
-  return whole_page(
-      name,
-      fmt::format("<header>\n<nav aria-label=\"Lessons\">\n<a href=\"index.html\">All lessons</a>\n"
-                  "</nav>\n</header>\n<main id=\"lesson\">\n<h1>{}</h1>\n<p><code>{}</code> on "
-                  "<code>{}</code>, step {} of {}.</p>\n",
-                  escape_xml(name), escape_xml(record.text("/attention")),
-                  escape_xml(record.text("/task")), record.measured("/step"),
-                  record.measured("/steps")) +
-          sample(record) + figures + continuations(record) + commands(record) + settings(record) +
-          "</main>\n" + page_footer(record));
+  for (const std::string& name : record.keys("/figures"))
+    if (!record.has("/figures/" + name + "/continuations")) figures += figure_element(name, record);
+  return plain_page(
+      record.text("/run"),
+      fmt::format("<p><code>{}</code> on <code>{}</code>, step {} of {}.</p>\n",
+                  escape_xml(record.text("/attention")), escape_xml(record.text("/task")),
+                  record.measured("/step"), record.measured("/steps")) +
+          sample(record) + figures + continuations(record) + commands(record) + settings(record),
+      page_footer(record));
 }
 
 }  // namespace linea::lab

@@ -16,20 +16,11 @@ namespace {
 
 constexpr const char* kMap = "What each attention keeps";
 
-std::string page_around(const std::string& title, const std::string& body) {
-  return whole_page(
-      title,
-      "<header>\n<nav aria-label=\"Lessons\">\n<a href=\"index.html\">All lessons</a>\n"
-      "</nav>\n</header>\n<main id=\"lesson\">\n<h1>" +
-          escape_xml(title) + "</h1>\n" + body + "</main>\n");
-}
-
 std::string body_of(const Lesson& page) {
   std::string html;
   for (const Block& block : page.blocks)
     if (block.kind == "run")
-      html += "<div class=\"run\"><pre class=\"command\"><code>" + escape_xml(block.lines.at(0)) +
-              "</code></pre></div>\n";
+      html += command_box(block.lines.at(0));
     else
       html += "<div class=\"wide\">\n" +
               to_html(fmt::format("{}\n", fmt::join(block.lines, "\n")),
@@ -65,18 +56,16 @@ std::string map_body(const std::filesystem::path& folder) {
         bench::growth_of(entry.name), lesson);
   }
   return "<p>All attentions of this program, what each computes, where it comes from, and whether "
-         "its "
-         "state is constant or grows when it samples (-: it has no causal form, or needs an "
-         "image). "
-         "Update rules of <code>linear</code> are in lessons A and C.</p>\n"
-         "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"All "
-         "attentions\">\n<table>\n" +
-         table_head({"attention", "computes", "source", "state", "lesson"}) + rows +
-         "</table>\n</div>\n<h2>What Linea lacks</h2>\n<p>State spaces whose transition is no "
-         "decay "
-         "(S4), mixtures of experts, attention between two sequences, and kernels for long "
-         "documents on "
-         "several devices.</p>\n";
+         "its state is constant or grows when it samples (-: it has no causal form, or needs an "
+         "image). Update rules of <code>linear</code> are in lessons A and C.</p>\n" +
+         scroll_region("wide", "All attentions",
+                       "<table>\n" +
+                           table_head({"attention", "computes", "source", "state", "lesson"}) +
+                           rows + "</table>\n") +
+         "<h2>What Linea lacks</h2>\n<p>State spaces whose transition is no decay (S4), mixtures "
+         "of "
+         "experts, attention between two sequences, and kernels for long documents on several "
+         "devices.</p>\n";
 }
 
 }  // namespace
@@ -90,8 +79,8 @@ std::vector<std::pair<std::string, std::string>> side_page_titles() {
 
 void write_side_pages(const std::filesystem::path& folder) {
   for (const Lesson& page : side_pages())
-    write_file_atomically(folder / (page.name + ".html"), page_around(page.title, body_of(page)));
-  write_file_atomically(folder / "map.html", page_around(kMap, map_body(folder)));
+    write_file_atomically(folder / (page.name + ".html"), plain_page(page.title, body_of(page)));
+  write_file_atomically(folder / "map.html", plain_page(kMap, map_body(folder)));
 }
 
 }  // namespace linea::lab

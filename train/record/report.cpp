@@ -43,16 +43,6 @@ const char* name_of(RunStatus status) {
   return "unknown";
 }
 
-// With its line breaks, which escape_xml() replaces.
-std::string escape_lines(const std::string& text) {
-  std::string result;
-  for (size_t first = 0, end = 0; end != std::string::npos; first = end + 1) {
-    end = text.find('\n', first);
-    result += escape_xml(text.substr(first, end - first)) + "\n";
-  }
-  return result;
-}
-
 std::string table_row(const std::string& name, const std::string& value,
                       const std::string& help = "") {
   return fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n", escape_xml(name),
