@@ -9,16 +9,14 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kTile = KeyTileSet::kTile;
-
-// Positions by bucket, each bucket from a multiple of kTile on.
+// Positions by bucket, each bucket from a multiple of kKeyTile on.
 struct Sorted {
   Sorted(const std::vector<int32_t>& buckets, int64_t count) {
     std::vector<int64_t> sizes(static_cast<size_t>(count));
     for (const int32_t bucket : buckets)
       if (bucket >= 0) ++sizes[static_cast<size_t>(bucket)];
     for (const int64_t size : sizes)
-      begin.push_back(begin.back() + (size + kTile - 1) / kTile * kTile);
+      begin.push_back(begin.back() + (size + kKeyTile - 1) / kKeyTile * kKeyTile);
     order.assign(static_cast<size_t>(begin.back()), -1);
     std::vector<int64_t> next(begin.begin(), begin.end() - 1);
     for (size_t position = 0; position < buckets.size(); ++position)
@@ -30,19 +28,10 @@ struct Sorted {
   std::vector<int64_t> begin{0};  // [buckets + 1], rows of the order
 };
 
-// The bits [first, end) of a word, cut to it.
-uint64_t bits_of(int64_t first, int64_t end) {
-  first = std::clamp<int64_t>(first, 0, kTile);
-  end = std::clamp<int64_t>(end, 0, kTile);
-  if (first >= end) return 0;
-  const uint64_t below = end == kTile ? ~uint64_t{0} : (uint64_t{1} << end) - 1;
-  return below & ~((uint64_t{1} << first) - 1);
-}
-
 // Buckets and ranks, in a round, of the keys of a tile.
 struct TileKeys {
   TileKeys(const BucketRanges& of, const int32_t* keys) : ranges(of) {
-    for (int64_t n = 0; n < kTile; ++n) {
+    for (int64_t n = 0; n < kKeyTile; ++n) {
       const bool gap = keys[n] < 0;
       bucket[n] = gap ? -1 : of.of_keys[static_cast<size_t>(keys[n])];
       rank[n] = gap ? -1 : of.ranks[static_cast<size_t>(keys[n])];
@@ -53,31 +42,32 @@ struct TileKeys {
     const int32_t own = ranges.of_queries[at], first = ranges.first[at], end = ranges.end[at];
     if (own < 0) return 0;
     uint64_t bits = 0;
-    for (int64_t n = 0; n < kTile; ++n)
+    for (int64_t n = 0; n < kKeyTile; ++n)
       bits |= uint64_t{bucket[n] == own && rank[n] >= first && rank[n] < end} << n;
     return bits;
   }
   const BucketRanges& ranges;
-  int32_t bucket[kTile], rank[kTile];
+  int32_t bucket[kKeyTile], rank[kKeyTile];
 };
 
-// The pairs of kTile queries and kTile keys, from rank `first` of their bucket on.
+// The pairs of kKeyTile queries and kKeyTile keys, from rank `first` of their bucket on.
 KeyTiles::Mask mask_of(const std::vector<BucketRanges>& rounds, size_t round,
                        const int32_t* queries, const int32_t* keys, int64_t first) {
   const BucketRanges& own = rounds[round];
   std::vector<TileKeys> earlier;
   for (size_t r = 0; r < round; ++r) earlier.emplace_back(rounds[r], keys);
   KeyTiles::Mask mask{};
-  for (int64_t i = 0; i < kTile && queries[i] >= 0; ++i) {
+  for (int64_t i = 0; i < kKeyTile && queries[i] >= 0; ++i) {
     const auto query = static_cast<size_t>(queries[i]);
     uint64_t& bits = mask[static_cast<size_t>(i)];
     const int64_t bucket_end = own.sizes[static_cast<size_t>(own.of_queries[query])];
-    bits = bits_of(own.first[query] - first, std::min<int64_t>(own.end[query], bucket_end) - first);
+    bits =
+        key_bits(own.first[query] - first, std::min<int64_t>(own.end[query], bucket_end) - first);
     for (const TileKeys& round_before : earlier)
       if (bits != 0) bits &= ~round_before.seen_by(queries[i]);
     const int64_t same =
         own.of_keys[query] == own.of_queries[query] ? own.ranks[query] - first : -1;
-    bits &= ~bits_of(same, same + 1);
+    bits &= ~key_bits(same, same + 1);
   }
   return mask;
 }
@@ -126,19 +116,19 @@ KeyTiles::Lists bucket_tiles(const std::vector<BucketRanges>& rounds, size_t rou
   KeyTiles::Lists lists;
   for (size_t bucket = 0; bucket < static_cast<size_t>(own.buckets); ++bucket) {
     const int64_t key_begin = keys.begin[bucket], size = keys.begin[bucket + 1] - key_begin;
-    for (int64_t row = queries.begin[bucket]; row < queries.begin[bucket + 1]; row += kTile) {
+    for (int64_t row = queries.begin[bucket]; row < queries.begin[bucket + 1]; row += kKeyTile) {
       const int32_t* const block = queries.order.data() + row;
       int64_t first = size, end = 0;  // ranks that the block sees
-      for (int64_t i = 0; i < kTile && block[i] >= 0; ++i) {
+      for (int64_t i = 0; i < kKeyTile && block[i] >= 0; ++i) {
         first = std::min<int64_t>(first, own.first[static_cast<size_t>(block[i])]);
         end = std::max<int64_t>(end, own.end[static_cast<size_t>(block[i])]);
       }
-      first = std::max<int64_t>(first, 0) / kTile * kTile;
-      for (int64_t rank = first; rank < std::min(end, size); rank += kTile) {
+      first = std::max<int64_t>(first, 0) / kKeyTile * kKeyTile;
+      for (int64_t rank = first; rank < std::min(end, size); rank += kKeyTile) {
         const KeyTiles::Mask mask =
             mask_of(rounds, round, block, keys.order.data() + key_begin + rank, rank);
         if (std::any_of(mask.begin(), mask.end(), [](uint64_t bits) { return bits != 0; }))
-          lists.add_tile((key_begin + rank) / kTile, mask, false);
+          lists.add_tile((key_begin + rank) / kKeyTile, mask, false);
       }
       lists.end_block();
     }
@@ -151,11 +141,11 @@ KeyTiles::Lists bucket_tiles(const std::vector<BucketRanges>& rounds, size_t rou
 KeyTiles::Lists own_keys(const std::vector<int32_t>& rows) {
   KeyTiles::Lists lists;
   lists.queries = lists.keys = rows;
-  for (int64_t row = 0; row < static_cast<int64_t>(rows.size()); row += kTile) {
+  for (int64_t row = 0; row < static_cast<int64_t>(rows.size()); row += kKeyTile) {
     KeyTiles::Mask diagonal{};
     for (size_t i = 0; i < std::min(diagonal.size(), rows.size() - static_cast<size_t>(row)); ++i)
       diagonal[i] = uint64_t{1} << i;
-    lists.add_tile(row / kTile, diagonal, false);
+    lists.add_tile(row / kKeyTile, diagonal, false);
     lists.end_block();
   }
   return lists;

@@ -5,10 +5,7 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kTile = KeyTileSet::kTile;
 constexpr size_t kMaxKnown = 256;
-
-uint64_t low_bits(int64_t n) { return n >= kTile ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
 
 }  // namespace
 
@@ -18,20 +15,19 @@ KeyTilesPtr KeyRangeSets::tiles(const SetSize& size) const {
   const int64_t queries = size.positions, keys = keys_(queries);
   KeyTiles::Lists lists;
   std::vector<KeyRange> ranges;
-  for (int64_t row = 0; row < queries; row += kTile) {
-    const int64_t height = std::min(kTile, queries - row);
+  for (int64_t row = 0; row < queries; row += kKeyTile) {
+    const int64_t height = std::min(kKeyTile, queries - row);
     std::map<int64_t, KeyTiles::Mask> masks;  // of each block of keys
     for (int64_t i = 0; i < height; ++i) {
       ranges.clear();
       ranges_(size, row + i, ranges);
       for (const auto& [first, end] : ranges)
-        for (int64_t block = first / kTile; block * kTile < end && first < end; ++block)
+        for (int64_t block = first / kKeyTile; block * kKeyTile < end && first < end; ++block)
           masks[block][static_cast<size_t>(i)] |=
-              low_bits(std::min(kTile, end - block * kTile)) &
-              ~low_bits(std::max<int64_t>(first - block * kTile, 0));
+              key_bits(first - block * kKeyTile, end - block * kKeyTile);
     }
     for (const auto& [block, mask] : masks) {
-      const uint64_t all = low_bits(std::min(kTile, keys - block * kTile));
+      const uint64_t all = key_bits(0, keys - block * kKeyTile);
       const bool whole = std::all_of(mask.begin(), mask.begin() + height,
                                      [all](uint64_t bits) { return bits == all; });
       lists.add_tile(block, mask, whole);

@@ -7,7 +7,9 @@ namespace linea {
 namespace {
 
 // [B,H,N,C] as [B H,N,C].
-Tensor flat(const Tensor& x) { return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)}); }
+Tensor flat_heads(const Tensor& x) {
+  return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
+}
 
 void require_rows(const char* op, const Var& x) {
   require(x.shape().rank() == 4, "{}: {} is not [B,H,N,C]", op, x.shape());
@@ -35,11 +37,11 @@ Var repeat(const Var& x, int64_t count) {
 // y_bh = x_bh w_h;  dx_bh = dy_bh w_h^T, dw_h = sum_b x_bh^T dy_bh
 Var head_matmul(const Var& x, const Var& w) {
   require_rows("head_matmul", x);
-  const Tensor y = ops::head_matmul(flat(x.value()), w.value(), 0, false);
+  const Tensor y = ops::head_matmul(flat_heads(x.value()), w.value(), 0, false);
   return Var::from_op(
       "head_matmul", y.reshape(x.shape().with(-1, w.size(2))), {x, w},
       [x = x.value(), w = w.value()](const Tensor& dy) {
-        const Tensor dx = ops::head_matmul(flat(dy), w, 0, true);
+        const Tensor dx = ops::head_matmul(flat_heads(dy), w, 0, true);
         return Gradients{dx.reshape(x.shape()), ops::sum_rows(ops::matmul(x, dy, true), w.shape())};
       });
 }
@@ -116,8 +118,8 @@ Var mix_rows(const Var& x, const Var& w) {
         const Tensor dw = Tensor::zeros(w.shape(), w.dtype());
         const int64_t each = shape.outer().batch, all = x.size(0) * x.size(1);
         for (int64_t bh = 0; bh < all; bh += each)
-          LINEA_LAUNCH(gemm, x.dtype(), shape.outer(), ops::data(flat(x).rows(bh, each)),
-                       ops::data(flat(dy).rows(bh, each)), ops::data(dw));
+          LINEA_LAUNCH(gemm, x.dtype(), shape.outer(), ops::data(flat_heads(x).rows(bh, each)),
+                       ops::data(flat_heads(dy).rows(bh, each)), ops::data(dw));
         return Gradients{dx, dw};
       });
 }

@@ -9,8 +9,6 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kTile = KeyTileSet::kTile;
-
 // Sequences `some` of H heads each; keeps the sets alive.
 struct Sets {
   Sets(const KeyTilesOf& sets, const Sequences& some, int64_t H, int64_t queries)
@@ -79,10 +77,10 @@ KeyTiles::Lists lists_of(const KeyTiles::Part& part, int64_t query_count, int64_
                              keys = positions(part.keys, key_count);
   const auto rows = static_cast<int64_t>(queries.size()),
              columns = static_cast<int64_t>(keys.size());
-  for (int64_t row = 0; row < rows; row += kTile) {
-    const int64_t height = std::min(kTile, rows - row);
-    for (int64_t column = 0; column < columns; column += kTile) {
-      const int64_t width = std::min(kTile, columns - column);
+  for (int64_t row = 0; row < rows; row += kKeyTile) {
+    const int64_t height = std::min(kKeyTile, rows - row);
+    for (int64_t column = 0; column < columns; column += kKeyTile) {
+      const int64_t width = std::min(kKeyTile, columns - column);
       if (part.may_see && !part.may_see({row, row + height}, {column, column + width})) continue;
       KeyTiles::Mask mask{};
       int64_t pairs = 0;
@@ -92,7 +90,7 @@ KeyTiles::Lists lists_of(const KeyTiles::Part& part, int64_t query_count, int64_
         if (query >= 0) bits = part.sees(query, keys.data() + column, width);
         pairs += std::popcount(bits);
       }
-      if (pairs > 0) lists.add_tile(column / kTile, mask, pairs == height * width);
+      if (pairs > 0) lists.add_tile(column / kKeyTile, mask, pairs == height * width);
     }
     lists.end_block();
   }

@@ -29,7 +29,7 @@ class KeyTiles {
     std::function<uint64_t(int64_t i, const int32_t* keys, int64_t count)> sees;
     std::function<bool(KeyRange rows, KeyRange keys)> may_see{};
   };
-  using Mask = std::array<uint64_t, static_cast<size_t>(KeyTileSet::kTile)>;
+  using Mask = std::array<uint64_t, static_cast<size_t>(kKeyTile)>;
   // What KeyTileSet::Part points to: the tiles of one block of queries after the other. Equal masks
   // exist once.
   struct Lists {

@@ -21,10 +21,6 @@ std::vector<double> normal_matrix(int64_t rows, int64_t cols, const RandomStream
   return matrix;
 }
 
-double dot(const double* a, const double* b, int64_t n) {
-  return std::inner_product(a, a + n, b, 0.0);
-}
-
 // Modified Gram-Schmidt, each row twice (Giraud et al. 2005: "twice is enough" for orthogonality to
 // rounding). Rows of a Gaussian matrix become G = L Q with L's diagonal positive, which makes Q
 // uniform on the orthogonal group, or its first rows where there are fewer than D (Mezzadri 2007,
@@ -35,10 +31,10 @@ void orthogonalize(double* block, int64_t rows, int64_t D) {
     for (int pass = 0; pass < 2; ++pass)
       for (int64_t other = 0; other < r; ++other) {
         const double* before = block + other * D;
-        const double along = dot(row, before, D);
+        const double along = std::inner_product(row, row + D, before, 0.0);
         for (int64_t d = 0; d < D; ++d) row[d] -= along * before[d];
       }
-    const double length = std::sqrt(dot(row, row, D));
+    const double length = std::sqrt(std::inner_product(row, row + D, row, 0.0));
     for (int64_t d = 0; d < D; ++d) row[d] /= length;
   }
 }
@@ -48,7 +44,7 @@ std::vector<double> random_lengths(int64_t rows, int64_t D, const RandomStream& 
   const std::vector<double> matrix = normal_matrix(rows, D, stream, kLengths);
   std::vector<double> lengths;
   for (const double* row = matrix.data(); row != matrix.data() + rows * D; row += D)
-    lengths.push_back(std::sqrt(dot(row, row, D)));
+    lengths.push_back(std::sqrt(std::inner_product(row, row + D, row, 0.0)));
   return lengths;
 }
 

@@ -2,6 +2,7 @@
 // largest q.k. Letters as in tensor/kernels.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/random.h"
@@ -48,11 +49,19 @@ struct SoftmaxShape {
   }
 };
 
-// The keys that queries see, where these are no ranges: blocks of kTile queries, each with its tiles of
-// kTile keys. A set has one part or several, with orders of their own; a query sees a key in one part at
+inline constexpr int64_t kKeyTile = 64;  // queries and keys of a tile
+
+// The bits [first, end) of a word, cut to it: which keys of a tile a query sees.
+inline uint64_t key_bits(int64_t first, int64_t end) {
+  first = std::max<int64_t>(first, 0);
+  end = std::min(end, kKeyTile);
+  return first >= end ? 0 : ~uint64_t{0} >> (kKeyTile - (end - first)) << first;
+}
+
+// The keys that queries see, where these are no ranges: blocks of kKeyTile queries, each with its tiles of
+// kKeyTile keys. A set has one part or several, with orders of their own; a query sees a key in one part at
 // most.
 struct KeyTileSet {
-  static constexpr int64_t kTile = 64;
   struct Order {
     int64_t count;
     const int32_t* positions;  // the n-th, -1 for a gap; null: n
@@ -62,7 +71,7 @@ struct KeyTileSet {
     const int32_t* offsets;  // [blocks of queries + 1]: where the tiles of each begin
     const int32_t* blocks;   // of each tile: its block of keys
     const int32_t* masks;    // its mask; -1: all queries see all keys
-    const uint64_t* bits;    // [masks, kTile], bit j of word i: query i sees key j
+    const uint64_t* bits;    // [masks, kKeyTile], bit j of word i: query i sees key j
   };
   const Part* parts;
   int64_t count;

@@ -39,15 +39,14 @@ double log_of(bool seen) { return seen ? 0 : -std::numeric_limits<double>::infin
 // The sets of the queries of a head: those of a cluster c, in an order of their own, see T_c.
 KeyTilesPtr sets_of_clusters(const int32_t* clusters, int64_t N, const int32_t* keys, int64_t C,
                              int64_t K) {
-  constexpr int64_t kTile = KeyTileSet::kTile;
   std::vector<std::vector<int32_t>> rows(static_cast<size_t>(C));
   for (int32_t i = 0; i < N; ++i)
     if (clusters[i] >= 0) rows[static_cast<size_t>(clusters[i])].push_back(i);
   KeyTiles::Part part;
   std::vector<size_t> of_rows, of_keys;  // the cluster of each tile
   const auto fill = [](std::vector<int32_t>& order, std::vector<size_t>& of, size_t c) {
-    order.resize((order.size() + kTile - 1) / kTile * kTile, -1);
-    of.resize(order.size() / kTile, c);
+    order.resize((order.size() + kKeyTile - 1) / kKeyTile * kKeyTile, -1);
+    of.resize(order.size() / kKeyTile, c);
   };
   for (size_t c = 0; c < rows.size(); ++c) {
     if (rows[c].empty()) continue;
@@ -64,8 +63,8 @@ KeyTilesPtr sets_of_clusters(const int32_t* clusters, int64_t N, const int32_t* 
     return bits;
   };
   part.may_see = [of_rows, of_keys](KeyRange of_queries, KeyRange some) {
-    return !of_rows.empty() && of_rows[static_cast<size_t>(of_queries.first / kTile)] ==
-                                   of_keys[static_cast<size_t>(some.first / kTile)];
+    return !of_rows.empty() && of_rows[static_cast<size_t>(of_queries.first / kKeyTile)] ==
+                                   of_keys[static_cast<size_t>(some.first / kKeyTile)];
   };
   return std::make_shared<const KeyTiles>(N, N, std::vector{part});
 }

@@ -73,11 +73,11 @@ KeyTilesPtr sets_of_selected(const int32_t* selected, int64_t N, bool causal) {
     if (selected[i] > 0) part.queries.push_back(i);
     part.keys.push_back(i);  // in an order: tiles are computed whole where later rows join a block
   }
-  constexpr auto kTile = static_cast<size_t>(KeyTileSet::kTile);
+  constexpr auto kTile = static_cast<size_t>(kKeyTile);
   part.queries.resize(std::max<size_t>((part.queries.size() + kTile - 1) / kTile, 1) * kTile, -1);
   part.sees = [causal](int64_t i, const int32_t* keys, int64_t count) {
     const int64_t seen = causal ? std::clamp<int64_t>(i + 1 - keys[0], 0, count) : count;
-    return seen == 0 ? uint64_t{0} : ~uint64_t{0} >> (KeyTileSet::kTile - seen);
+    return key_bits(0, seen);
   };
   part.may_see = [causal, order = part.queries](KeyRange rows, KeyRange keys) {
     const int32_t last = *std::max_element(order.begin() + rows.first, order.begin() + rows.end);
@@ -153,9 +153,7 @@ class InformerAttention final : public Attention {
     const Tensor read = sparse_step(state.slots, in, [&](int64_t sequence, int64_t head) {
       KeyTiles::Part part;
       const bool reads = selected[static_cast<size_t>(sequence * H + head)] > 0;
-      part.sees = [](int64_t, const int32_t*, int64_t count) {
-        return ~uint64_t{0} >> (KeyTileSet::kTile - count);
-      };
+      part.sees = [](int64_t, const int32_t*, int64_t count) { return key_bits(0, count); };
       part.may_see = [reads](KeyRange, KeyRange) { return reads; };
       return std::make_shared<const KeyTiles>(1, now + 1, std::vector{part});
     });

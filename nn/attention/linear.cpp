@@ -160,7 +160,7 @@ class LinearAttention final : public MappedAttention {
 // Whether squares of q and k are features for the rule.
 bool takes_squares(const std::string& rule) { return rule == "sum"; }
 
-std::unique_ptr<Attention> make(const AttentionOptions& options) {
+std::unique_ptr<Attention> make_linear(const AttentionOptions& options) {
   const std::string &rule = options.settings.text("rule"),
                     &feature = options.settings.text("feature");
   require(feature != "square" || takes_squares(rule),
@@ -186,7 +186,7 @@ std::string sources() {
   return fmt::format("{}", fmt::join(all, "; "));
 }
 
-std::vector<Settings> variants() {
+std::vector<Settings> linear_variants() {
   std::vector<Settings> result;
   for (const std::string rule : {"sum", "gated", "delta", "gated-delta"})
     for (const std::string feature : {"elu", "relu", "exp", "square", "dpfp"}) {
@@ -242,8 +242,8 @@ AttentionEntry linear_attention_entry() {
                  of_model(choice("memory", "short", {"short", "long", "auto"},
                                  "at first, heads remember for 2, 4, 8, ... positions, or up to "
                                  "twice the length; auto: long above 256 positions")))},
-      make,
-      variants()};
+      make_linear,
+      linear_variants()};
 }
 
 }  // namespace linea

@@ -8,15 +8,15 @@
 namespace linea {
 namespace {
 
-struct Alias {
+struct LinearAlias {
   std::string name, summary, source;
   Settings fixed;
   std::vector<std::string> free;  // settings of `linear` that it leaves open
   std::vector<Settings> variants = {{}};
 };
 
-const std::vector<Alias>& aliases() {
-  static const std::vector<Alias> all = {
+const std::vector<LinearAlias>& aliases() {
+  static const std::vector<LinearAlias> all = {
       {"gdn",
        "Gated DeltaNet, S_t = a_t (I - beta_t k_t k_t^T) S_{t-1} + beta_t k_t v_t^T",
        "Yang, Kautz, Hatamizadeh 2025",
@@ -46,7 +46,7 @@ const std::vector<Alias>& aliases() {
   return all;
 }
 
-AttentionEntry entry_of(const Alias& alias) {
+AttentionEntry entry_of(const LinearAlias& alias) {
   const AttentionEntry linear = linear_attention_entry();
   AttentionEntry entry;
   entry.name = alias.name;
@@ -75,7 +75,7 @@ AttentionEntry entry_of(const Alias& alias) {
 
 std::vector<AttentionEntry> linear_aliases() {
   std::vector<AttentionEntry> entries;
-  for (const Alias& alias : aliases()) entries.push_back(entry_of(alias));
+  for (const LinearAlias& alias : aliases()) entries.push_back(entry_of(alias));
   return entries;
 }
 

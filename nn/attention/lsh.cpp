@@ -170,9 +170,7 @@ class LshAttention final : public Attention, private TrainingHooks {
       std::sort(part.keys.begin(), part.keys.end());
       part.keys.erase(std::unique(part.keys.begin(), part.keys.end()), part.keys.end());
       if (part.keys.empty()) part.keys.push_back(now);
-      part.sees = [](int64_t, const int32_t*, int64_t count) {
-        return ~uint64_t{0} >> (KeyTileSet::kTile - count);
-      };
+      part.sees = [](int64_t, const int32_t*, int64_t count) { return key_bits(0, count); };
       sets.push_back(std::make_shared<const KeyTiles>(1, now + 1, std::vector{part}));
     }
     return sparse_step(

@@ -21,26 +21,19 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kTile = KeyTileSet::kTile;
-
-uint64_t low_bits(int64_t n) {
-  if (n <= 0) return 0;
-  return n >= kTile ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
-}
-
 // The sets of C w queries, the rows of Q_c one after the other, over all keys. Rows that do not exist are -1, after
 // those that do.
 KeyTilesPtr sets_of_clusters(const int32_t* queries, const int32_t* keys, int64_t C, int64_t w,
                              int64_t rows, int64_t N) {
   KeyTiles::Lists near, own;  // K_c, and the key of the query itself
-  const int64_t blocks = (w + kTile - 1) / kTile;
+  const int64_t blocks = (w + kKeyTile - 1) / kKeyTile;
   for (int64_t c = 0; c < C; ++c) {
     const int32_t *const of_c = queries + c * w, *const keys_of_c = keys + c * w;
     const auto existing = [w](const int32_t* list) { return std::find(list, list + w, -1) - list; };
     const int64_t query_count = existing(of_c), key_count = existing(keys_of_c);
-    for (int64_t first = 0; first < blocks * kTile; first += kTile) {
+    for (int64_t first = 0; first < blocks * kKeyTile; first += kKeyTile) {
       KeyTiles::Mask alone{};
-      for (int64_t n = first; n < first + kTile; ++n) {
+      for (int64_t n = first; n < first + kKeyTile; ++n) {
         const bool exists = n < query_count;
         near.queries.push_back(exists ? static_cast<int32_t>(c * w + n) : -1);
         near.keys.push_back(n < key_count ? keys_of_c[n] : -1);
@@ -48,14 +41,14 @@ KeyTilesPtr sets_of_clusters(const int32_t* queries, const int32_t* keys, int64_
         if (exists && !std::binary_search(keys_of_c, keys_of_c + key_count, of_c[n]))
           alone[static_cast<size_t>(n - first)] = uint64_t{1} << (n - first);
       }
-      for (int64_t key = 0; key < key_count; key += kTile) {
+      for (int64_t key = 0; key < key_count; key += kKeyTile) {
         KeyTiles::Mask mask{};
-        for (int64_t n = first; n < std::min(query_count, first + kTile); ++n)
-          mask[static_cast<size_t>(n - first)] = low_bits(key_count - key);
-        if (query_count > first) near.add_tile(c * blocks + key / kTile, mask, false);
+        for (int64_t n = first; n < std::min(query_count, first + kKeyTile); ++n)
+          mask[static_cast<size_t>(n - first)] = key_bits(0, key_count - key);
+        if (query_count > first) near.add_tile(c * blocks + key / kKeyTile, mask, false);
       }
       near.end_block();
-      if (alone != KeyTiles::Mask{}) own.add_tile(c * blocks + first / kTile, alone, false);
+      if (alone != KeyTiles::Mask{}) own.add_tile(c * blocks + first / kKeyTile, alone, false);
       own.end_block();
     }
   }
@@ -73,7 +66,7 @@ KeyTilesPtr band(int64_t w, int64_t valid, int64_t rows, int64_t N) {
   part.sees = [=](int64_t i, const int32_t* keys, int64_t count) {
     const int64_t first = std::max(i - w + 1 - keys[0], int64_t{0}),
                   end = std::min({i + w - keys[0], valid - keys[0], count});
-    return low_bits(end) & ~low_bits(first);
+    return key_bits(first, end);
   };
   part.may_see = [w](KeyRange of, KeyRange keys) {
     return keys.first < of.end - 1 + w && of.first < keys.end - 1 + w;

@@ -145,7 +145,7 @@ class Performer final : public MappedAttention, private TrainingHooks {
   std::shared_ptr<RandomFeatures> features_;
 };
 
-std::vector<Settings> variants() {
+std::vector<Settings> performer_variants() {
   std::vector<Settings> result;
   for (const std::string& feature : kFeatures)
     result.push_back({{"feature", feature}, {"features", 16}});
@@ -169,7 +169,7 @@ AttentionEntry performer_entry() {
                                                   "distribution of the rows of omega")))),
        integer("redraw", 0, at_least(0), "steps between draws of omega; 0: never")},
       [](const AttentionOptions& options) { return std::make_unique<Performer>(options); },
-      variants(),
+      performer_variants(),
       /*cpu_only=*/false,
       {{"omega", "HRD", "features", false,
         "; default: sampled with --features, --projection and --seed"}}};

@@ -131,9 +131,7 @@ class RoutingAttention final : public Attention {
       KeyTiles::Part part;
       part.keys = ring(of.queries[bh]).slots;
       if (of.queries[bh] != of.keys[bh]) part.keys.push_back(slot);
-      part.sees = [](int64_t, const int32_t*, int64_t count) {
-        return ~uint64_t{0} >> (KeyTileSet::kTile - count);
-      };
+      part.sees = [](int64_t, const int32_t*, int64_t count) { return key_bits(0, count); };
       sets.push_back(
           std::make_shared<const KeyTiles>(1, state.slots.keys.size(2), std::vector{part}));
     }

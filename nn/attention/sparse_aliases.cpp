@@ -10,7 +10,7 @@
 namespace linea {
 namespace {
 
-struct Alias {
+struct PatternAlias {
   const char *name, *summary, *source;
   Declarations settings;
   SparseExpressions expressions;  // with settings in braces; {row}: positions of a row of an image
@@ -38,7 +38,7 @@ SparseExpressions longformer(const AttentionOptions& options) {
 }
 
 // Blocks and strides.
-std::vector<Alias> local_aliases() {
+std::vector<PatternAlias> local_aliases() {
   return {{"local",
            "blocks of positions",
            "Tay 2020, Long Range Arena",
@@ -61,7 +61,7 @@ std::vector<Alias> local_aliases() {
 }
 
 // Windows with positions that see all.
-std::vector<Alias> global_aliases() {
+std::vector<PatternAlias> global_aliases() {
   return {{"bigbird",
            "neighbors, first and last block, random blocks",
            "Zaheer 2020",
@@ -96,7 +96,7 @@ std::vector<Alias> global_aliases() {
            {}}};
 }
 
-std::vector<Alias> image_aliases() {
+std::vector<PatternAlias> image_aliases() {
   return {
       {"axial",
        "rows and columns of an image in turn",
@@ -127,7 +127,7 @@ int64_t square_root(int64_t length) {
 }
 
 // The expressions with the values of the settings.
-SparseExpressions expressions_of(const Alias& alias, const AttentionOptions& options) {
+SparseExpressions expressions_of(const PatternAlias& alias, const AttentionOptions& options) {
   const int64_t row = options.image_width * options.image_channels;
   fmt::dynamic_format_arg_store<fmt::format_context> values;
   values.push_back(fmt::arg("row", std::max<int64_t>(1, row)));
@@ -146,10 +146,10 @@ SparseExpressions expressions_of(const Alias& alias, const AttentionOptions& opt
 
 std::vector<AttentionEntry> sparse_aliases() {
   std::vector<AttentionEntry> entries;
-  std::vector<Alias> aliases = local_aliases();
+  std::vector<PatternAlias> aliases = local_aliases();
   for (const auto& more : {global_aliases(), image_aliases()})
     aliases.insert(aliases.end(), more.begin(), more.end());
-  for (const Alias& alias : aliases) {
+  for (const PatternAlias& alias : aliases) {
     AttentionEntry& entry = entries.emplace_back();
     entry.name = alias.name;
     entry.summary = alias.summary;

@@ -20,13 +20,12 @@
 namespace linea::cpu {
 namespace {
 
-constexpr int64_t kTile = KeyTileSet::kTile, kBands = kTile / kBand;
+constexpr int64_t kBands = kKeyTile / kBand;
 using Part = KeyTileSet::Part;
 
-int64_t tiles_of(int64_t length) { return (length + kTile - 1) / kTile; }
+int64_t tiles_of(int64_t length) { return (length + kKeyTile - 1) / kKeyTile; }
 
 // The lowest n bits.
-uint64_t low_bits(int64_t n) { return n >= kTile ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
 
 // The keys between the first and the last that a row sees; `whole`: it sees all of these.
 struct Hull {
@@ -35,15 +34,15 @@ struct Hull {
 };
 Hull hull_of(uint64_t bits) {
   if (bits == 0) return {0, 0, true};
-  const int64_t first = std::countr_zero(bits), end = kTile - std::countl_zero(bits);
+  const int64_t first = std::countr_zero(bits), end = kKeyTile - std::countl_zero(bits);
   return {first, end, std::popcount(bits) == end - first};
 }
 
-// kTile rows of an order, or what is left of it.
+// kKeyTile rows of an order, or what is left of it.
 struct Block {
   Block(const KeyTileSet::Order& order, int64_t block)
-      : first(block * kTile),
-        count(std::min(kTile, order.count - first)),
+      : first(block * kKeyTile),
+        count(std::min(kKeyTile, order.count - first)),
         positions(order.positions) {}
   // -1: a gap.
   int64_t position(int64_t i) const {
@@ -60,12 +59,12 @@ struct Tile {
       : rows(query_rows),
         keys(block.positions == nullptr ? std::clamp<int64_t>(valid - block.first, 0, block.count)
                                         : block.count) {
-    uint64_t exists = low_bits(keys);
+    uint64_t exists = key_bits(0, keys);
     for (int64_t j = 0; j < keys && block.positions != nullptr; ++j)
       if (block.position(j) < 0 || block.position(j) >= valid) exists &= ~(uint64_t{1} << j);
     const int32_t mask = part.masks[index];
     for (int64_t i = 0; i < rows; ++i)
-      bits[i] = exists & (mask < 0 ? ~uint64_t{0} : part.bits[mask * kTile + i]);
+      bits[i] = exists & (mask < 0 ? ~uint64_t{0} : part.bits[mask * kKeyTile + i]);
     for (int64_t band = 0; band * kBand < rows; ++band) {
       uint64_t any = 0;
       for (int64_t i = band * kBand; i < std::min(rows, (band + 1) * kBand); ++i) any |= bits[i];
@@ -90,7 +89,7 @@ struct Tile {
 
   static constexpr bool rounded = false;
   int64_t rows, keys;
-  uint64_t bits[kTile];
+  uint64_t bits[kKeyTile];
   int64_t froms[kBands] = {}, ends[kBands] = {}, first_rows[kBands] = {}, end_rows[kBands] = {};
 };
 
@@ -201,7 +200,7 @@ void read_block(const SparseShape& shape, const AttentionRows<const T>& in, cons
   const Block queries(part.queries, block);
   const ValueRows<T> q =
       gather(in.q, bh, queries, D, static_cast<T>(shape.scale), shape.queries, arena);
-  T *const scores = arena.take(kTile * kTile), *const sums = arena.take(queries.count * M);
+  T *const scores = arena.take(kKeyTile * kKeyTile), *const sums = arena.take(queries.count * M);
   each_row(queries, [&](int64_t i, int64_t row) { std::copy_n(y.at(bh, row), M, sums + i * M); });
   for (int32_t index = part.offsets[block]; index < part.offsets[block + 1]; ++index) {
     Arena<T> own = arena;
@@ -242,7 +241,7 @@ void sparse_attention(Context& ctx, const SparseShape& shape, const AttentionRow
                       const T* bias, const HeadRows<T>& y, T* log_sums) {
   const int64_t BH = shape.batch_heads, N = shape.queries, D = shape.key_size, M = shape.value_size;
   const Extents extents(shape);
-  const int64_t each = kTile * (kTile + 3 * D + 2 * M);
+  const int64_t each = kKeyTile * (kKeyTile + 3 * D + 2 * M);
   const Workspace<T> workspace(ctx, ctx.threads * each), totals(ctx, BH * N);
   std::fill_n(log_sums, BH * N, kNothing<T>);
   std::fill_n(totals.data(), BH * N, T(0));
@@ -270,7 +269,7 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
                                T* dbias) {
   const int64_t D = shape.key_size, M = shape.value_size, N = shape.queries;
   const T scale = static_cast<T>(shape.scale);
-  const int64_t each = kTile * (2 * kTile + 5 * D + 4 * M + std::max(D, M) + 2);
+  const int64_t each = kKeyTile * (2 * kKeyTile + 5 * D + 4 * M + std::max(D, M) + 2);
   const Workspace<T> workspace(ctx, ctx.threads * each);
   const auto one = [&](int64_t bh, const Part& part, int64_t block, Arena<T> arena) {
     const int64_t valid = valid_keys(shape.valid, bh, shape.keys);
@@ -279,7 +278,7 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
     const ValueRows<T> q = gather(in.q, bh, queries, D, scale, N, arena),
                        dys = gather(dy, bh, queries, M, T(1), N, arena);
     T *along = arena.take(rows), *dq = arena.take(rows * D);
-    T *weights = arena.take(kTile * kTile), *g = arena.take(kTile * kTile);
+    T *weights = arena.take(kKeyTile * kKeyTile), *g = arena.take(kKeyTile * kKeyTile);
     std::fill_n(dq, rows * D, T(0));
     each_row(queries,
              [&](int64_t i, int64_t row) { along[i] = dot(dys.data + i * M, y.at(bh, row), M); });
@@ -318,7 +317,7 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
         add_future(tile, M, weights, dys, grads.v.at(bh, at.first), grads.v.row);
         continue;
       }
-      T *const dk = own.take(kTile * D), *const dv = own.take(kTile * M);
+      T *const dk = own.take(kKeyTile * D), *const dv = own.take(kKeyTile * M);
       std::fill_n(dk, tile.keys * D, T(0));
       std::fill_n(dv, tile.keys * M, T(0));
       add_future(tile, D, g, q, dk, D);

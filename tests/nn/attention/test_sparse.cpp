@@ -267,14 +267,14 @@ TEST(Sparse, StatesGrowByWhatLaterPositionsSee) {
 double bytes_of(const KeyTileSet& set) {
   double words = 0, masks = 0;
   for (const KeyTileSet::Part* part = set.parts; part != set.parts + set.count; ++part) {
-    const int64_t blocks = (part->queries.count + KeyTileSet::kTile - 1) / KeyTileSet::kTile,
+    const int64_t blocks = (part->queries.count + kKeyTile - 1) / kKeyTile,
                   tiles = part->offsets[blocks];
     for (const KeyTileSet::Order& order : {part->queries, part->keys})
       words += order.positions == nullptr ? 0 : static_cast<double>(order.count);
     words += static_cast<double>(blocks + 1 + 2 * tiles);
     masks += 1 + *std::max_element(part->masks, part->masks + tiles);
   }
-  return 4 * words + 8 * KeyTileSet::kTile * masks;
+  return 4 * words + 8 * kKeyTile * masks;
 }
 
 // The lists of tiles are linear in N, whatever the pattern but for fixed columns, and no array of N x N.
