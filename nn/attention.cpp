@@ -10,16 +10,7 @@ namespace {
 
 std::vector<AttentionEntry>& registry() {
   static std::vector<AttentionEntry> entries = [] {
-    std::vector<AttentionEntry> all;
-    for (const auto entry :
-         {average_entry,   bpt_entry,     induced_entry, informer_entry,    linear_attention_entry,
-          linformer_entry, lsh_entry,     luna_entry,    mca_entry,         nystrom_entry,
-          performer_entry, pooling_entry, prior_entry,   routing_entry,     sinkhorn_entry,
-          soft_vq_entry,   softmax_entry, sparse_entry,  synthesizer_entry, topk_entry,
-          vq_entry})
-      all.push_back(entry());
-    for (const auto& aliases : {clustered_entries(), linear_aliases(), sparse_aliases()})
-      all.insert(all.end(), aliases.begin(), aliases.end());
+    std::vector<AttentionEntry> all = builtin_attentions();
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     return all;
   }();

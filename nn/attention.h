@@ -5,7 +5,7 @@
 //   step       what samples: one position, a carried state
 //
 // Adding one: a file in nn/attention/ that defines its AttentionEntry, a line in the list of
-// nn/attention.cpp, and a test. See CONTRIBUTING.md.
+// nn/attention/builtin.cpp, and a test. See CONTRIBUTING.md.
 #pragma once
 
 #include <functional>

@@ -179,6 +179,8 @@ ImageSet render_digits(uint64_t seed, int64_t first, int64_t count, int64_t side
   return set;
 }
 
+int64_t first_training_digit() { return kTest + kVal; }
+
 namespace {
 
 TaskShape shape_of(const TaskOptions& options) {
@@ -189,11 +191,10 @@ TaskShape shape_of(const TaskOptions& options) {
 
 std::unique_ptr<Task> make(const TaskOptions& options) {
   const TaskShape shape = shape_of(options);
-  // Train comes last, so that val and test do not depend on its size.
-  ImageSplits splits{
-      render_digits(options.seed, kTest + kVal, options.settings.integer("examples"), shape.side),
-      render_digits(options.seed, kTest, kVal, shape.side),
-      render_digits(options.seed, 0, kTest, shape.side)};
+  ImageSplits splits{render_digits(options.seed, first_training_digit(),
+                                   options.settings.integer("examples"), shape.side),
+                     render_digits(options.seed, kTest, kVal, shape.side),
+                     render_digits(options.seed, 0, kTest, shape.side)};
   return make_image_task(shape, std::move(splits), options);
 }
 

@@ -4,22 +4,14 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "data/tasks/cifar10_task.h"
-#include "data/tasks/copy_task.h"
-#include "data/tasks/digits.h"
+#include "data/tasks/builtin.h"
 #include "data/tasks/image_folder_task.h"
-#include "data/tasks/listops_task.h"
-#include "data/tasks/mnist_task.h"
-#include "data/tasks/retrieval_task.h"
-#include "data/tasks/text_task.h"
 
 namespace linea {
 namespace {
 
 std::vector<TaskEntry>& registry() {
-  static std::vector<TaskEntry> entries = {digits_task(),       mnist_task(),  cifar10_task(),
-                                           image_folder_task(), text_task(),   copy_task(),
-                                           retrieval_task(),    listops_task()};
+  static std::vector<TaskEntry> entries = builtin_tasks();
   return entries;
 }
 

@@ -5,7 +5,10 @@
 
 namespace linea {
 
-// Each in its own file; the registry in nn/attention.cpp lists them by name.
+// What the registry of nn/attention.cpp begins with.
+std::vector<AttentionEntry> builtin_attentions();
+
+// Each in its own file.
 std::vector<AttentionEntry> clustered_entries();
 AttentionEntry informer_entry();
 AttentionEntry induced_entry();
