@@ -49,6 +49,6 @@ function(linea_emulated_kernels name variant)
   set(kernels ${KERNELS_UNPARSED_ARGUMENTS})
   list(FILTER kernels INCLUDE REGEX "\\.cu$")
   # File properties are per directory: a directory that compiles these files with nvcc is not affected.
-  set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX
-    COMPILE_OPTIONS "-include;cuda/emulator/emulator.h")
+  set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX)
+  target_compile_options(${name} PRIVATE "SHELL:-include cuda/emulator/emulator.h")
 endfunction()

@@ -7,7 +7,7 @@
 namespace linea::cuda {
 namespace {
 
-constexpr int kThreads = 64;
+constexpr int kSharers = 64;
 
 struct Misuse {
   int past = 0;           // a thread writes this far past the end of its array
@@ -18,28 +18,28 @@ struct Misuse {
 __global__ void add_arrays(double* y, Misuse misuse) {
   SharedMemory shared;
   const unsigned t = threadIdx.x;
-  float* first = shared.take<float>(kThreads - 3);
+  float* first = shared.take<float>(kSharers - 3);
   double* second = shared.take<double>(
-      static_cast<size_t>(kThreads + (t == kThreads - 1 ? misuse.other_size : 0)));
-  if (t < kThreads - 3 && !(misuse.skip_one && t == 9)) first[t] = static_cast<float>(t);
+      static_cast<size_t>(kSharers + (t == kSharers - 1 ? misuse.other_size : 0)));
+  if (t < kSharers - 3 && !(misuse.skip_one && t == 9)) first[t] = static_cast<float>(t);
   second[t] = 0.5;
-  if (t == 0 && misuse.past > 0) first[kThreads - 4 + misuse.past] = 1;
+  if (t == 0 && misuse.past > 0) first[kSharers - 4 + misuse.past] = 1;
   __syncthreads();
-  y[t] = second[kThreads - 1 - t] + (t < kThreads - 3 ? first[kThreads - 4 - t] : 0);
+  y[t] = second[kSharers - 1 - t] + (t < kSharers - 3 ? first[kSharers - 4 - t] : 0);
 }
 
-constexpr size_t kBytes = shared_bytes<float>(kThreads - 3) + shared_bytes<double>(kThreads);
+constexpr size_t kBytes = shared_bytes<float>(kSharers - 3) + shared_bytes<double>(kSharers);
 
 std::vector<double> added(Misuse misuse, size_t bytes = kBytes) {
-  const DeviceArray<double> y(kThreads);
-  launch(add_arrays, 1, kThreads, bytes, nullptr, y.data(), misuse);
+  const DeviceArray<double> y(kSharers);
+  launch(add_arrays, 1, kSharers, bytes, nullptr, y.data(), misuse);
   return y.values();
 }
 
 TEST(SharedMemory, ProvidesSeveralArrays) {
   const std::vector<double> values = added({});
-  EXPECT_EQ(values[0], kThreads - 4 + 0.5);
-  EXPECT_EQ(values[kThreads - 1], 0.5);
+  EXPECT_EQ(values[0], kSharers - 4 + 0.5);
+  EXPECT_EQ(values[kSharers - 1], 0.5);
 }
 
 TEST(SharedMemory, OutOfBoundsWritesToDynamicArraysAreReported) {
@@ -66,7 +66,7 @@ TEST(SharedMemory, UninitializedReadsOfDynamicArraysAreReported) {
   if (kChecked)
     EXPECT_ABORTS(added({0, true}), "uninitialized read of dynamic shared memory at ");
   else
-    EXPECT_TRUE(std::isnan(added({0, true})[kThreads - 4 - 9]));
+    EXPECT_TRUE(std::isnan(added({0, true})[kSharers - 4 - 9]));
 }
 
 __global__ void read_uninitialized(float* y) {

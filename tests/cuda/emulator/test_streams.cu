@@ -4,7 +4,7 @@
 namespace linea::cuda {
 namespace {
 
-constexpr size_t kCount = 256, kBytes = kCount * sizeof(float);
+constexpr size_t kStreamed = 256, kStreamedBytes = kStreamed * sizeof(float);
 
 __global__ void add_one(float* x) { x[threadIdx.x] += 1; }
 
@@ -34,8 +34,8 @@ class Event {
 class Pinned {
  public:
   explicit Pinned(float value) {
-    check_cuda(cudaMallocHost(&data_, kBytes), "cudaMallocHost");
-    for (size_t i = 0; i < kCount; ++i) data_[i] = value;
+    check_cuda(cudaMallocHost(&data_, kStreamedBytes), "cudaMallocHost");
+    for (size_t i = 0; i < kStreamed; ++i) data_[i] = value;
   }
   ~Pinned() { cudaFreeHost(data_); }
   float* data() const { return data_; }
@@ -45,18 +45,18 @@ class Pinned {
 };
 
 void add_on(cudaStream_t stream, const DeviceArray<float>& x) {
-  launch(add_one, 1, kCount, 0, stream, x.data());
+  launch(add_one, 1, kStreamed, 0, stream, x.data());
 }
 
 void read_on(cudaStream_t stream, const Pinned& to, const DeviceArray<float>& x) {
-  check_cuda(cudaMemcpyAsync(to.data(), x.data(), kBytes, cudaMemcpyDeviceToHost, stream),
+  check_cuda(cudaMemcpyAsync(to.data(), x.data(), kStreamedBytes, cudaMemcpyDeviceToHost, stream),
              "cudaMemcpyAsync");
 }
 
 class Streams : public testing::Test {
  protected:
   ~Streams() override { settings().stream_order = StreamOrder::late; }
-  DeviceArray<float> x_{std::vector<float>(kCount, 1)};
+  DeviceArray<float> x_{std::vector<float>(kStreamed, 1)};
   Pinned host_{-1};
 };
 
@@ -81,11 +81,11 @@ TEST_F(Streams, RunOperationsInOrder) {
   for (const StreamOrder order : {StreamOrder::late, StreamOrder::eager, StreamOrder::random}) {
     settings().stream_order = order;
     const Stream stream;
-    check_cuda(cudaMemsetAsync(x_.data(), 0, kBytes, stream), "cudaMemsetAsync");
+    check_cuda(cudaMemsetAsync(x_.data(), 0, kStreamedBytes, stream), "cudaMemsetAsync");
     for (int i = 0; i < 5; ++i) add_on(stream, x_);
     read_on(stream, host_, x_);
     check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-    EXPECT_EQ(host_.data()[kCount - 1], 5);
+    EXPECT_EQ(host_.data()[kStreamed - 1], 5);
   }
 }
 
@@ -119,19 +119,22 @@ TEST_F(Streams, SynchronizeWithTheDefaultStreamUnlessNonBlocking) {
 
 TEST_F(Streams, ReadPageableMemoryAtTheCall) {
   const Stream stream;
-  std::vector<float> values(kCount, 7);
-  check_cuda(cudaMemcpyAsync(x_.data(), values.data(), kBytes, cudaMemcpyHostToDevice, stream),
-             "cudaMemcpyAsync");
-  values.assign(kCount, 8);
-  check_cuda(cudaMemcpyAsync(values.data(), x_.data(), kBytes, cudaMemcpyDeviceToHost, stream),
-             "cudaMemcpyAsync");
+  std::vector<float> values(kStreamed, 7);
+  check_cuda(
+      cudaMemcpyAsync(x_.data(), values.data(), kStreamedBytes, cudaMemcpyHostToDevice, stream),
+      "cudaMemcpyAsync");
+  values.assign(kStreamed, 8);
+  check_cuda(
+      cudaMemcpyAsync(values.data(), x_.data(), kStreamedBytes, cudaMemcpyDeviceToHost, stream),
+      "cudaMemcpyAsync");
   EXPECT_EQ(values[0], 7);
 }
 
 TEST_F(Streams, ReadPinnedMemoryLate) {
   const Stream stream;
-  check_cuda(cudaMemcpyAsync(x_.data(), host_.data(), kBytes, cudaMemcpyHostToDevice, stream),
-             "cudaMemcpyAsync");
+  check_cuda(
+      cudaMemcpyAsync(x_.data(), host_.data(), kStreamedBytes, cudaMemcpyHostToDevice, stream),
+      "cudaMemcpyAsync");
   host_.data()[0] = 50;  // too early: the copy has not read it yet
   check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   EXPECT_EQ(x_.values()[0], 50);
