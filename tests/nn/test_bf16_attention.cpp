@@ -83,7 +83,7 @@ std::vector<AttentionOptions> rounded_attentions() {
 // A factor has 8 binary digits: an error of at most 2^-9 of it, and as much of the other; so have the
 // inputs that both passes take.
 TEST_F(Bf16Attention, OutputsAndGradientsAreNearThoseOfFloat) {
-  for (const AttentionOptions& options : rounded_attentions())
+  for (const AttentionOptions& options : share_of(rounded_attentions(), 4))
     for (const bool causal : {true, false}) {
       if (!causal && make_attention(options)->traits().causal_only) continue;
       const AttentionResults exact = results_of(options, 200, causal, FloatProducts::exact),
@@ -315,7 +315,8 @@ TEST_P(Bf16Conformance, EveryCheckOfFloatPasses) {
   EXPECT_EQ(count, causal ? 10u : 7u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Attentions, Bf16Conformance, testing::ValuesIn(all_attentions()),
+INSTANTIATE_TEST_SUITE_P(Attentions, Bf16Conformance,
+                         testing::ValuesIn(share_of(all_attentions(), 3)),
                          [](const testing::TestParamInfo<AttentionOptions>& variant) {
                            std::string name = label_of(variant.param);
                            std::replace_if(

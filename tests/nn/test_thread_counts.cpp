@@ -34,14 +34,6 @@ void expect_same_gradients(const ModelConfig& config, int64_t batch, const std::
         << name << ", parameter " << i;
 }
 
-// Under the sanitizers a quarter of them: the bits are those of the release build's test.
-template <typename T>
-std::vector<T> some(const std::vector<T>& all) {
-  std::vector<T> result;
-  for (size_t i = 0; i < all.size(); i += kSanitized ? 4 : 1) result.push_back(all[i]);
-  return result;
-}
-
 class ThreadCounts : public testing::TestWithParam<FloatProducts> {
  protected:
   void SetUp() override {
@@ -54,7 +46,7 @@ class ThreadCounts : public testing::TestWithParam<FloatProducts> {
 };
 
 TEST_P(ThreadCounts, DoNotChangeTheGradientsOfAModel) {
-  for (const AttentionEntry& entry : causal_attentions()) {
+  for (const AttentionEntry& entry : share_of(causal_attentions(), 4)) {
     ModelConfig config = small_transformer(1);
     config.dim = 96;
     config.ffn = 136;
@@ -67,7 +59,7 @@ TEST_P(ThreadCounts, DoNotChangeTheGradientsOfAModel) {
 // Keys of 64, and a position after the last whole segment.
 TEST_P(ThreadCounts, DoNotChangeTheGradientsOfAVariant) {
   for (const AttentionEntry& entry : causal_attentions())
-    for (const AttentionOptions& variant : some(entry.variant_options())) {
+    for (const AttentionOptions& variant : share_of(entry.variant_options(), 8)) {
       ModelConfig config = small_transformer(1);
       config.dim = 128;
       config.length = 513;
@@ -86,7 +78,7 @@ TEST_P(ThreadCounts, DoNotChangeTheGradientsOfTiles) {
       {"linear", {{"feature", "dpfp"}, {"nu", 2}}},
       {"linear", {{"feature", "square"}}},
       {"linear", {{"rule", "gated-delta"}}}};
-  for (const auto& [name, settings] : some(attentions_of_tiles)) {
+  for (const auto& [name, settings] : share_of(attentions_of_tiles, 2)) {
     ModelConfig config = small_transformer(1);
     config.dim = 64;
     config.length = 300;
@@ -99,7 +91,7 @@ TEST_P(ThreadCounts, DoNotChangeTheGradientsOfTiles) {
 // A thread computes whole heads: more threads than heads.
 TEST_P(ThreadCounts, DoNotChangeTheGradientsOfOneSequence) {
   for (const AttentionEntry& entry : causal_attentions())
-    for (const AttentionOptions& variant : some(entry.variant_options())) {
+    for (const AttentionOptions& variant : share_of(entry.variant_options(), 8)) {
       ModelConfig config = small_transformer(1);
       config.dim = 64;
       config.length = 258;
