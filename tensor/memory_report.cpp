@@ -189,8 +189,10 @@ MemoryLimit machine_memory(size_t taken, const MemoryFiles& files) {
   const SystemMemory container = container_memory(files.groups, files.mount);
   SystemMemory process;
   rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    process = {limit.rlim_cur, limit.rlim_cur - std::min<size_t>(limit.rlim_cur, mapped_memory())};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    const auto most = static_cast<size_t>(limit.rlim_cur);
+    process = {most, most - std::min(most, mapped_memory())};
+  }
 
   MemoryLimit least{SIZE_MAX, SIZE_MAX, ""};
   const auto consider = [&](const SystemMemory& memory, size_t reserve, const char* whose,
