@@ -25,8 +25,6 @@ using Part = KeyTileSet::Part;
 
 int64_t tiles_of(int64_t length) { return (length + kKeyTile - 1) / kKeyTile; }
 
-// The lowest n bits.
-
 // The keys between the first and the last that a row sees; `whole`: it sees all of these.
 struct Hull {
   int64_t first, end;
