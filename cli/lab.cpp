@@ -1,5 +1,6 @@
 // linea lab: lessons that run what they teach (lab/), and their exercises.
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/program.h"
+#include "data/files.h"
 #include "lab/answers.h"
 #include "lab/markdown.h"
 #include "lab/measure.h"
@@ -22,7 +24,7 @@ namespace {
 
 struct LabOptions {
   std::vector<std::string> ids, runs, on;
-  std::string exercise, answer, out, data, language = "en";
+  std::string exercise, answer, own, out, data, language = "en";
   int64_t hint = 1, seed = 1, threads = 0;
   bool quick = false, chosen = false;  // one of the commands below `lab`
 };
@@ -65,6 +67,41 @@ int run_lessons(const LabOptions& options) {
   return wrong == 0 ? 0 : static_cast<int>(ErrorKind::numeric);
 }
 
+// A lesson of one's own: printed, and a page of it.
+int build_lesson(const LabOptions& options) {
+  const std::filesystem::path file = options.own;
+  require(file.extension() == ".md", "{} must be Markdown, NAME.md", options.own);
+  lab::check_pages_can_be_made();
+  constexpr int64_t kMaxBytes = int64_t{1} << 20;
+  const lab::Lesson lesson =
+      lab::own_lesson({file.filename().string(), read_file(file, kMaxBytes)});
+  const lab::RunOptions how{options.quick, version(), options.language};
+  const lab::Printed printed = lab::print_lesson(lesson, how);
+  lab::write_record(options.out, lesson, how, printed, nlohmann::ordered_json::object());
+  lab::write_pages(options.out);
+  fmt::print("{}/{}.html\n", options.out, lesson.name);
+  return printed.wrong == 0 ? 0 : static_cast<int>(ErrorKind::numeric);
+}
+
+void add_build(CLI::App& command, const std::shared_ptr<LabOptions>& options, int& exit_code) {
+  CLI::App& build = add_command(
+      command, "build", "run a lesson of your own and make its page",
+      "Example:  linea lab build mine.md --out lab\n\nThe file has the form of those in lessons/: "
+      "a "
+      "title '# ID \u00b7 TITLE', Markdown, and blocks such as\n\n  ```run 1\n  linea attend --in "
+      "lessons/toy.json --causal --show weights\n  ```\n\nwhose commands are run, without a shell. "
+      "docs/lab.md lists the kinds of blocks. Exit 4: a command failed, or its output is not what "
+      "the lesson expects.");
+  add_option(build, "FILE", options->own, "a lesson in Markdown", OptionKind::required);
+  add_option(build, "--out", options->out, "the folder of the pages", OptionKind::required);
+  add_flag(build, "--quick", options->quick, "shorter versions of what takes long");
+  add_language(build, *options);
+  set_action(build, [options, &exit_code] {
+    options->chosen = true;
+    exit_code = build_lesson(*options);
+  });
+}
+
 void add_page(CLI::App& command, const std::shared_ptr<LabOptions>& options, int& exit_code) {
   CLI::App& page = add_command(
       command, "page", "make pages of your own runs",
@@ -100,6 +137,7 @@ void add_lab(CLI::App& program, int& exit_code) {
       program, "lab", "lessons on linear attention that run what they teach",
       "Example:  linea lab\n          linea lab run 1 2 3\n          linea lab run all --out lab\n"
       "          linea lab page runs/mine --out lab\n"
+      "          linea lab build mine.md --out lab\n"
       "          linea lab check 3.1 17\n\n"
       "Lessons use files of lessons/ in this folder; those that are missing are written there.");
   CLI::App& run = add_command(command, "run", "print lessons, with the output of their commands",
@@ -117,6 +155,7 @@ void add_lab(CLI::App& program, int& exit_code) {
     exit_code = run_lessons(*options);
   });
   add_page(command, options, exit_code);
+  add_build(command, options, exit_code);
   CLI::App& render =
       add_command(command, "render", "make the pages again from the records of the runs",
                   "Example:  linea lab render --out lab\n\nReads lab/data; nothing is run.");

@@ -1,6 +1,7 @@
 #include "lab/lesson.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -93,6 +94,21 @@ Lesson parse_lesson(const LessonFile& file) {
   }
   if (fenced || lesson.title.empty())
     fail(ErrorKind::input, "{}: its last block has no end, or there is no title", file.name);
+  return lesson;
+}
+
+Lesson own_lesson(const LessonFile& file) {
+  Lesson lesson = parse_lesson(file);
+  for (char& c : lesson.name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '-';
+  if (!begins(lesson.name, "own-")) lesson.name = "own-" + lesson.name;
+  lesson.markdown = file.text;
+  const std::vector<std::string> kinds = {"formula", "predict", "run",
+                                          "expect",  "code",    "question"};
+  for (const Block& block : lesson.blocks)
+    if (block.kind != "text" && std::find(kinds.begin(), kinds.end(), block.kind) == kinds.end())
+      fail(ErrorKind::input, "{}: a block of kind '{}'; those of your own lesson are {}", file.name,
+           block.kind, fmt::join(kinds, ", "));
   return lesson;
 }
 

@@ -38,11 +38,15 @@ struct Block {
 struct Lesson {
   std::string name, id, title;  // "03-order", "3", "The mask is an order"
   std::vector<Block> blocks;
+  std::string markdown{};  // that a lesson of one's own was read from; empty: one of lessons/
   double seconds() const;  // of all commands
 };
 
 // Error: ErrorKind::input, a block that does not end, or no title.
 Lesson parse_lesson(const LessonFile& file);
+// A lesson of one's own, in the same form: "own-" and the name of its file, of letters, digits and "-".
+// Errors: those of parse_lesson, and a block of another kind, or a figure, which are of Linea's lessons.
+Lesson own_lesson(const LessonFile& file);
 // In the order of reading.
 const std::vector<Lesson>& lessons();
 // Pages that are no lessons: letters, questions, teacher.

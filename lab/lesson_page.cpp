@@ -159,7 +159,8 @@ class LessonPage {
 
   std::string question(const Block& block) const {
     const std::string id = block.about.substr(0, block.about.find(' '));
-    const bool checked = block.about.find(" text") == std::string::npos;
+    const bool own = !lesson_.markdown.empty();
+    const bool checked = !own && block.about.find(" text") == std::string::npos;
     std::string html = fmt::format("<section class=\"question\">\n<h3>{} <code>{}</code></h3>\n{}",
                                    said("Exercise"), id, to_html(joined(block.plain()), measured_));
     if (checked)
@@ -169,6 +170,10 @@ class LessonPage {
     for (size_t i = 0; i < hints.size(); ++i)
       html += fmt::format("<details><summary>{}</summary>\n{}</details>\n",
                           said(i == 0 ? "A hint" : "Another hint"), to_html(hints[i], measured_));
+    const size_t number = block.about.find(" number ");
+    if (own && number != std::string::npos)
+      html += fmt::format("<details><summary>{}</summary>\n<p>{}</p></details>\n",
+                          said("The answer"), escape_xml(block.about.substr(number + 8)));
     return html + "</section>\n";
   }
 
@@ -206,7 +211,7 @@ std::string navigation(const Lesson& lesson, const std::string& language, const 
   const Lesson *before = nullptr, *after = nullptr;
   bool passed = false;
   for (const Lesson& other : lessons()) {
-    if (other.id == lesson.id) {
+    if (other.name == lesson.name) {
       passed = true;
     } else if (was_run(other, folder)) {
       if (!passed) before = &other;
@@ -222,15 +227,19 @@ std::string navigation(const Lesson& lesson, const std::string& language, const 
   return html + "</nav>\n";
 }
 
-// The names of the records of runs, sorted.
-std::vector<std::string> run_records(const fs::path& folder) {
+// The names of the records that begin so, sorted: "run-", of runs, "own-", of lessons of one's own.
+std::vector<std::string> records(const fs::path& folder, const std::string& kind) {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder / "data", error))
-    if (entry.path().extension() == ".json" && entry.path().stem().string().rfind("run-", 0) == 0)
+    if (entry.path().extension() == ".json" && entry.path().stem().string().rfind(kind, 0) == 0)
       names.push_back(entry.path().stem().string());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+Lesson recorded_lesson(const std::string& name, const fs::path& folder) {
+  return own_lesson({name, Record(folder / "data" / (name + ".json")).text("/markdown")});
 }
 
 std::string index_page(const fs::path& folder) {
@@ -248,8 +257,11 @@ std::string index_page(const fs::path& folder) {
       "the chain rule, expectation and variance. Lessons with letters continue those before "
       "them.</p>\n<ul class=\"lessons\">\n" +
       rows + "</ul>\n";
-  std::string runs;
-  for (const std::string& run : run_records(folder))
+  std::string own, runs;
+  for (const std::string& name : records(folder, "own-"))
+    own += "<li>" + link_to(recorded_lesson(name, folder), "", "") + "</li>\n";
+  if (!own.empty()) html += "<h2>Your lessons</h2>\n<ul class=\"lessons\">\n" + own + "</ul>\n";
+  for (const std::string& run : records(folder, "run-"))
     runs += fmt::format("<li><a href=\"{}.html\">{}</a></li>\n", run,
                         escape_xml(Record(folder / "data" / (run + ".json")).text("/run")));
   if (!runs.empty()) html += "<h2>Your runs</h2>\n<ul class=\"lessons\">\n" + runs + "</ul>\n";
@@ -318,7 +330,13 @@ size_t write_pages(const fs::path& folder) {
     write_file_atomically(folder / (lesson.name + ".html"), lesson_page(lesson, record, folder));
     ++count;
   }
-  for (const std::string& run : run_records(folder)) {
+  for (const std::string& name : records(folder, "own-")) {
+    const Record record(folder / "data" / (name + ".json"));
+    write_file_atomically(folder / (name + ".html"),
+                          lesson_page(recorded_lesson(name, folder), record, folder));
+    ++count;
+  }
+  for (const std::string& run : records(folder, "run-")) {
     const Record record(folder / "data" / (run + ".json"));
     write_file_atomically(folder / (run + ".html"), run_page(record));
     ++count;

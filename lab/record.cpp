@@ -65,10 +65,13 @@ void write_record(const std::filesystem::path& folder, const Lesson& lesson,
                   const nlohmann::ordered_json& figures) {
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   for (const Ran& ran : printed.runs) runs.push_back(json_of(ran));
+  const bool own = !lesson.markdown.empty();
   nlohmann::ordered_json document = record_head(
-      fmt::format("linea lab run {}{}{} --out lab", lesson.id, options.quick ? " --quick" : "",
+      fmt::format("linea lab {} {}{}{} --out lab", own ? "build" : "run",
+                  own ? lesson.name.substr(4) + ".md" : lesson.id, options.quick ? " --quick" : "",
                   options.language == "en" ? "" : " --language " + options.language),
       options.version, 1, printed.seconds);
+  if (own) document["markdown"] = lesson.markdown;
   document.update({{"lesson", lesson.id},
                    {"language", options.language},
                    {"runs", runs},

@@ -252,6 +252,36 @@ TEST_F(Lab, SpeaksChinese) {
   refused(2, "lab run 3 --language fr", {"fr", "zh"});
 }
 
+TEST_F(Lab, BuildsALessonOfOnesOwn) {
+  const std::string text =
+      "# X \u00b7 Mine & yours\n\nWhat is <b> of $q_i$?\n\n"
+      "```run 1\nlinea attend --in lessons/toy.json --causal --form recurrent --show steps\n```\n\n"
+      "```expect exact\ny  0.428571  0.571429\n```\n\n"
+      "```question X.1 number 3\nHow many positions?\nhint: count them\n```\n";
+  put("my_lesson.md", text);
+  const Outcome outcome = done("lab build my_lesson.md --out lab");
+  EXPECT_NE(outcome.out.find("lab/own-my-lesson.html"), std::string::npos) << outcome.out;
+  EXPECT_EQ(lab_findings(path("lab")), "");
+  const std::string page = bytes("lab/own-my-lesson.html");
+  for (const char* part : {"Mine &amp; yours", "0.428571  0.571429", "How many positions",
+                           "<p>3</p>", "count them", "class=\"ok\""})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  EXPECT_NE(bytes("lab/index.html").find("own-my-lesson.html"), std::string::npos);
+  done("lab render --out lab");
+  EXPECT_EQ(bytes("lab/own-my-lesson.html"), page);
+
+  put("wrong.md",
+                        "# Y \u00b7 Wrong\n\n```run 1\nlinea attend --in lessons/toy.json "
+                        "--causal\n```\n\n```expect exact\ny 7\n```\n");
+  EXPECT_EQ(linea("lab build wrong.md --out lab").code, 4);
+  put("kind.md", "# Z \u00b7 Z\n\n```python\nprint(1)\n```\n");
+  refused(3, "lab build kind.md --out other", {"kind.md", "'python'", "formula"});
+  put("title.md", "no title\n");
+  refused(3, "lab build title.md --out other", {"title.md", "# ID"});
+  refused(2, "lab build toy.json --out other", {"toy.json", ".md"});
+  refused(3, "lab build none.md --out other", {"none.md"});
+}
+
 // Twelve, each of at most 80 words, with a command; those that take no time run here.
 TEST_F(Lab, AnswersQuestions) {
   const auto& pages = lab::side_pages();
