@@ -77,35 +77,48 @@ template <typename T>
 class DeltaPass {
  public:
   DeltaPass(const FeatureMap& map, const DeltaKind& kind, const Heads& in, const GateTensors& gates,
-            const LinearAttentionOptions& options)
-      : map_(map), kind_(kind), in_(in), gates_(gates), plan_(map, in.q, in.v, options) {
-    if (kind.rotary) angles_ = rotary_table(0, plan_.length, plan_.features, in.q.data.dtype());
+            const LinearAttentionOptions& options, SequencePart* part)
+      : map_(map),
+        kind_(kind),
+        in_(in),
+        gates_(gates),
+        part_(part),
+        plan_(map, in.q, in.v, options) {
+    if (kind.rotary)
+      angles_ = rotary_table(part == nullptr ? 0 : part->first(), plan_.length, plan_.features,
+                             in.q.data.dtype());
   }
 
-  Tensor forward() const {
+  // taken: what the backward pass needs of a part of sequences.
+  Tensor forward(TakenStates& taken) const {
     const Tensor y = in_.new_output();
     plan_.each_tile([&](const Tile& tile) {
       const Tensor state = zero_state(tile);
+      take_over(part_, PartPass::forward, {state}, &taken, tile.first_bh);
       for (const Tile& segment : plan_.segments(tile)) pass(segment, state, y);
+      hand_on(part_, PartPass::forward, {state});
     });
     return y;
   }
 
   // Writes the gradients of q, k, v and of the gates; those of the map's parameters are added to
   // `parameters`.
-  void backward(const Tensor& dy, const Heads& grads, const GateTensors& dgates,
-                const std::vector<Tensor>& parameters) const {
+  void backward(const TakenStates& taken, const Tensor& dy, const Heads& grads,
+                const GateTensors& dgates, const std::vector<Tensor>& parameters) const {
     plan_.each_tile([&](const Tile& tile) {
-      const Tensor dstate = zero_state(tile);
+      const Tensor start = zero_state(tile), dstate = zero_state(tile);
       const Tensor end = Tensor::zeros({tile.batch_heads, decays()}, dstate.dtype());
+      restore(taken, {start}, tile.first_bh);
+      take_over(part_, PartPass::back, {dstate, end});
       each_segment_back(
-          plan_.segments(tile), zero_state(tile),
+          plan_.segments(tile), start,
           [&](const Tile& segment, const Tensor& state) { pass(segment, state, Tensor()); },
           [&](const Tile& segment, const Tensor& state) {
             pass_back(segment, state, dstate, dy, grads, dgates, parameters);
             if (kind_.sums_by_segment && dgates.log_decay.defined())
               sum_back(segment, state, dstate, dgates.log_decay, end);
           });
+      hand_on(part_, PartPass::back, {dstate, end});
     });
   }
 
@@ -185,6 +198,7 @@ class DeltaPass {
   Tensor angles_;  // of all positions; undefined: not turned
   Heads in_;
   GateTensors gates_;
+  SequencePart* part_;  // null: whole sequences
   Plan<T> plan_;
   const Kernels<T>& table_ = kernels<T>(context().device);
 };
@@ -213,18 +227,23 @@ Var delta_attention(const FeatureMapPtr& map, const DeltaKind& kind, const Atten
   if (decays) inputs.push_back(gates.log_decay);
   return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
-    const Tensor y = DeltaPass<T>(*map, kind, saved.as(in.v.dtype()), values, options).forward();
+    SequencePart* const part = sequence_part();
+    const auto taken = std::make_shared<TakenStates>();
+    const Tensor y =
+        DeltaPass<T>(*map, kind, saved.as(in.v.dtype()), values, options, part).forward(*taken);
     return from_feature_op(
         "delta_attention", y, inputs, *map,
         [=](const Tensor& dy, const std::vector<Tensor>& dparameters) -> Gradients {
+          const UseSequencePart use(part);
           const Heads given = saved.as(dy.dtype()), grads = given.new_gradients(dy.dtype());
           const GateTensors dgates = values.like();
-          DeltaPass<T>(*map, kind, given, values, options).backward(dy, grads, dgates, dparameters);
+          DeltaPass<T>(*map, kind, given, values, options, part)
+              .backward(*taken, dy, grads, dgates, dparameters);
           Gradients all = {grads.q.data, grads.k.data, grads.v.data};
           if (weighs) all.emplace_back(dgates.beta);
           if (decays)
             all.emplace_back(kind.sums_by_segment ? dgates.log_decay
-                                                  : ops::reverse_cumsum(dgates.log_decay));
+                                                  : sums_from_end(dgates.log_decay, part));
           return all;
         });
   });

@@ -18,6 +18,7 @@ struct TileState {
     if (scaled) scale = Tensor::full({batch_heads, features}, dtype_of(A{}), kNothing);
   }
   ChunkState<A> view() const { return {state.data<A>(), key_sum.data<A>(), pointer<A>(scale)}; }
+  std::vector<Tensor> tensors() const { return {state, key_sum, scale}; }
   Tensor state, key_sum, scale;
 };
 
@@ -53,6 +54,14 @@ struct GradientTensors {
   const std::vector<Tensor>& parameters;
 };
 
+// What a part of sequences takes over in a call and keeps for its backward pass; first: the number of
+// the first batch head that the pass has. Null: whole sequences.
+struct PartStates {
+  SequencePart* part = nullptr;
+  std::shared_ptr<TakenStates> taken{};
+  int64_t first = 0;
+};
+
 // The forward and the backward pass of one call, and the step of one position.
 template <typename T>
 class LinearPass {
@@ -60,11 +69,12 @@ class LinearPass {
 
  public:
   LinearPass(const FeatureMap& map, const Heads& in, const LogGates& gates,
-             const LinearAttentionOptions& options)
+             const LinearAttentionOptions& options, PartStates states = {})
       : map_(map),
         plan_(map, in.q, in.v, options, map.in_kernel(), gates.defined()),
         in_(in),
         gates_(gates),
+        states_(std::move(states)),
         causal_(options.causal),
         scaled_(has_scales(map, gates)) {}
 
@@ -154,8 +164,12 @@ class LinearPass {
     if (reverse) std::reverse(segments.begin(), segments.end());
     const auto visit_with = [&](const Tile& segment, bool with_q, bool with_k) {
       ChunkShape shape = plan_.chunk_shape(segment);
-      shape.starts = causal_ && segment.first == segments.front().first;
-      shape.ends = causal_ && segment.first == segments.back().first;
+      const auto nothing = [&](bool before) {  // no part before this one, or after it
+        const SequencePart* const part = states_.part;
+        return part == nullptr || (before ? part->is_first() : part->is_last());
+      };
+      shape.starts = causal_ && segment.first == segments.front().first && nothing(!reverse);
+      shape.ends = causal_ && segment.first == segments.back().first && nothing(reverse);
       visit(segment, shape, with_q ? make(in_.q, Side::query, segment) : SideRows{},
             with_k ? make(in_.k, Side::key, segment) : SideRows{});
     };
@@ -167,17 +181,21 @@ class LinearPass {
 
   void forward_tile(const Tile& tile, const HeadTensor& y, const RowSums& sums) const {
     const TileState<A> running = tile_state(tile, plan_.values);
+    take_over(states_.part, PartPass::forward, running.tensors(), states_.taken.get(),
+              states_.first + tile.first_bh);
     sweep(tile, false,
           [&](const Tile& segment, const ChunkShape& shape, const SideRows& q, const SideRows& k) {
             table_.chunk_forward(context(), shape, input(q, k, segment), running.view(),
                                  plan_.rows(y, segment), sums_of(sums, segment));
           });
+    hand_on(states_.part, PartPass::forward, running.tensors());
   }
 
   // dq, and the gradient of the denominators, along the states of the forward pass.
   void sweep_queries(const Tile& tile, const RowSums& sums, const HeadTensor& y,
                      const GradientTensors& grads, const Tensor& ddenominator) const {
     const TileState<A> running = tile_state(tile, plan_.values);
+    if (states_.taken) restore(*states_.taken, running.tensors(), states_.first + tile.first_bh);
     sweep(tile, false,
           [&](const Tile& segment, const ChunkShape& shape, const SideRows& q, const SideRows& k) {
             Features gradient;
@@ -200,6 +218,8 @@ class LinearPass {
     const bool codes = map_.straight_through();
     const TileState<A> coded =
         tile_state(codes ? tile : Tile{}, plan_.key_size * (plan_.values + 1));
+    for (const TileState<A>* state : {&running, &coded})
+      take_over(states_.part, PartPass::back, state->tensors());
     sweep(tile, true,
           [&](const Tile& segment, const ChunkShape& shape, const SideRows& q, const SideRows& k) {
             const HeadRows<const T> dy = plan_.rows(grads.y, segment);
@@ -229,12 +249,15 @@ class LinearPass {
             }
             if (k.present) plan_.scatter(dk, segment, grads.in.k);
           });
+    for (const TileState<A>* state : {&running, &coded})
+      hand_on(states_.part, PartPass::back, state->tensors());
   }
 
   const FeatureMap& map_;
   Plan<T> plan_;
   Heads in_;
   LogGates gates_;
+  PartStates states_;
   bool causal_, scaled_;
   const Kernels<T>& table_ = kernels<T>(context().device);
   // Those made last, of queries and of keys: where one sweep ends, the next begins. Each tile has a
@@ -242,15 +265,25 @@ class LinearPass {
   mutable SideRows last_[2];
 };
 
+// Errors: see linear_attention().
+void check_sums(const FeatureMap& map, const AttentionInputs& in, const RuleGates& gates,
+                const LinearAttentionOptions& options) {
+  const bool gated = gates.log_decay.defined() || gates.log_weight.defined();
+  check_heads("linear_attention", in, options.valid, gates);
+  require(options.causal || !gated, "linear_attention: gated attention must be causal");
+  require(!map.weighs_keys() || !gated,
+          "linear_attention: a feature map that weighs keys goes with no gate");
+  require(options.causal || sequence_part() == nullptr,
+          "linear_attention: parts of sequences are causal");
+}
+
 }  // namespace
 
 Var linear_attention(const FeatureMapPtr& map, const AttentionInputs& in, const RuleGates& gates,
                      const LinearAttentionOptions& options) {
   const LogGates logs = LogGates::of(gates);
-  check_heads("linear_attention", in, options.valid, gates);
-  require(options.causal || !logs.defined(), "linear_attention: gated attention must be causal");
-  require(!map->weighs_keys() || !logs.defined(),
-          "linear_attention: a feature map that weighs keys goes with no gate");
+  check_sums(*map, in, gates, options);
+  SequencePart* const part = sequence_part();
   std::vector<Var> inputs = input_vars(in);
   for (const Var& gate : {gates.log_weight, gates.log_decay})
     if (gate.defined()) inputs.push_back(gate);
@@ -267,10 +300,12 @@ Var linear_attention(const FeatureMapPtr& map, const AttentionInputs& in, const 
       return Tensor({values.v.batches * H, values.v.length}, sum_dtype(dtype));
     };
     const RowSums sums{per_row(), has_scales(*map, logs) ? per_row() : Tensor()};
-    const auto pass = [map, logs, options](const Heads& given, const Sequences& some) {
+    const auto taken = part == nullptr ? nullptr : std::make_shared<TakenStates>();
+    const auto pass = [map, logs, options, part, taken](const Heads& given, const Sequences& some) {
       LinearAttentionOptions own = options;
       own.valid = some.of(options.valid);
-      return LinearPass<T>(*map, given, logs.of(some), own);
+      return LinearPass<T>(*map, given, logs.of(some), own,
+                           {part, taken, some.first * given.v.heads});
     };
     saved.each_group(dtype, [&](const Sequences& some, const Heads& given) {
       pass(given, some).forward(given.output_heads(some.of(y)), sums.of(some, H));
@@ -278,8 +313,9 @@ Var linear_attention(const FeatureMapPtr& map, const AttentionInputs& in, const 
     const Tensor saved_y = ops::cast(y, exact ? dtype : saved_dtype(dtype));
     return from_feature_op(
         "linear_attention", y, inputs, *map,
-        [pass, saved, logs, sums, saved_y, H](const Tensor& dy,
-                                              const std::vector<Tensor>& dparameters) {
+        [pass, saved, logs, sums, saved_y, part, H](const Tensor& dy,
+                                                    const std::vector<Tensor>& dparameters) {
+          const UseSequencePart use(part);
           const Heads grads = saved.new_gradients(dy.dtype());
           const Tensor dweight =
               logs.defined() ? Tensor({saved.v.batches, H, saved.v.length}, dy.dtype()) : Tensor();
@@ -294,7 +330,7 @@ Var linear_attention(const FeatureMapPtr& map, const AttentionInputs& in, const 
           if (logs.weight.defined()) all.emplace_back(dweight);
           // The decay at t divides the weight of every key from t on: minus their sum.
           if (logs.decay.defined())
-            all.emplace_back(ops::scale(ops::reverse_cumsum(dweight), -1.0));
+            all.emplace_back(ops::scale(sums_from_end(dweight, part), -1.0));
           return all;
         },
         exact ? Tensor() : saved_y);

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "autograd/attention_inputs.h"
+#include "autograd/sequence_part.h"
 #include "tensor/kernels.h"
 #include "tensor/schedule.h"
 
@@ -93,6 +94,7 @@ struct Heads {
           packed ? v.data.numel() : q.data.numel() + k.data.numel() + v.data.numel();
       group = std::max(
           {kRestored * B / std::max<int64_t>(all, 1), for_all_threads(2) / v.heads, int64_t{1}});
+      if (sequence_part() != nullptr) group = 1;  // the same for parts of unlike lengths
     }
     for (int64_t b = 0; b < B; b += group) {
       const Sequences some{b, std::min(group, B - b)};

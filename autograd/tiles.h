@@ -7,6 +7,7 @@
 
 #include "autograd/feature_map.h"
 #include "autograd/qkv_layout.h"
+#include "autograd/sequence_part.h"
 #include "tensor/backend.h"
 #include "tensor/ops.h"
 #include "tensor/schedule.h"
@@ -51,6 +52,10 @@ struct Plan {
     const int64_t best = features <= 48 || (in_kernel && !rounded) ? 32 : 64;
     chunk_ = std::min(options.chunk > 0 ? options.chunk : best, segment_);
     const int64_t size = in_kernel ? features * values : segment_ * features;
+    if (const SequencePart* const part = sequence_part()) {
+      tiles_ = Schedule::in_order(batch_heads, part->tile(batch_heads));
+      return;
+    }
     tiles_ = Schedule::in_cache(batch_heads,
                                 std::max<int64_t>(1, sizes.tile / std::max<int64_t>(size, 1)),
                                 !in_kernel, !map.parameters().empty());

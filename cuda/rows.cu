@@ -101,10 +101,10 @@ void mask_causal(Context& ctx, const T* x, T* y, int64_t R, int64_t N, double va
 // Summed in double, because the gradient of a gate is the difference of long sums of both signs.
 // One warp per row of any length, 32 elements at a time.
 template <typename T>
-void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
+void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n, double* totals) {
   using A = Accumulator<T>;
   for_each_team(ctx, R, kWarp, [=] __device__(auto team, int64_t r) {
-    double after = 0;  // the sum of all elements after these 32
+    double after = totals == nullptr ? 0 : totals[r];  // the sum of all elements after these 32
     for (int64_t end = n; end > 0; end -= kWarp) {
       const int64_t t = end - 1 - team.rank();
       const double sum =
@@ -112,6 +112,7 @@ void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
       if (t >= 0) y[r * n + t] = T(sum);
       after = __shfl_sync(kWholeWarp, sum, kWarp - 1);
     }
+    if (totals != nullptr && team.rank() == 0) totals[r] = after;
   });
 }
 

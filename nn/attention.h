@@ -54,6 +54,7 @@ struct AttentionTraits {
   // has keys of its own.
   bool reads_keys = true, reads_queries = true;
   bool packed_qkv = false;       // takes AttentionInputs::qkv
+  bool takes_parts = false;      // of sequences (autograd/sequence_part.h)
   bool bf16_inputs = false;      // takes q, k and v in bf16; otherwise they are cast to f32
   bool softmax_weights = false;  // its weights are softmax(s q.k) over keys that q and k may choose
   bool denominators = true;      // y is divided by the sum of its weights

@@ -27,6 +27,10 @@ const std::vector<std::string>& convolution_kinds() {
   return kinds;
 }
 
+int64_t convolution_reach(const std::string& kind, const ModelConfig& config) {
+  return kind == "none" ? 0 : offsets_of(kind, config).ring() - 1;
+}
+
 void check_convolution(const std::string& kind, const ModelConfig& config) {
   check_choice("layer_convolution", kind, convolution_kinds());
   require(

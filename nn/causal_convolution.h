@@ -40,6 +40,8 @@ struct CausalConvolution {
 };
 
 const std::vector<std::string>& convolution_kinds();
+// How many positions back it reads.
+int64_t convolution_reach(const std::string& kind, const ModelConfig& config);
 // Error: another kind; 2d without images of at least two pixels a row.
 void check_convolution(const std::string& kind, const ModelConfig& config);
 

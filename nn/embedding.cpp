@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "autograd/sequence_part.h"
 #include "nn/model.h"
 #include "tensor/ops.h"
 
@@ -54,15 +55,16 @@ PositionEmbedding::PositionEmbedding(ParameterInit& init, const ModelConfig& con
   if (C > 1) add("channel_embedding", 1, C);
 }
 
-Var PositionEmbedding::table(int64_t N) const {
+Var PositionEmbedding::table(int64_t N, int64_t first) const {
   if (!weight.defined()) return {};
-  Var sum = rows(weight, 0, N);
-  for (const Axis& axis : axes) sum = add(sum, axis.embedding.forward(axis.index.rows(0, N)));
+  Var sum = rows(weight, first, N);
+  for (const Axis& axis : axes) sum = add(sum, axis.embedding.forward(axis.index.rows(first, N)));
   return sum;
 }
 
 Var PositionEmbedding::forward(const Var& x) const {
-  return weight.defined() ? add_rows(x, table(x.size(1))) : x;
+  const SequencePart* const part = sequence_part();
+  return weight.defined() ? add_rows(x, table(x.size(1), part == nullptr ? 0 : part->first())) : x;
 }
 
 Tensor PositionEmbedding::step(const Embedding& tokens, const Tensor& ids, const Tensor& position,
@@ -80,7 +82,9 @@ ClassEmbedding::ClassEmbedding(ParameterInit& init, const ModelConfig& config)
 
 Var ClassEmbedding::forward(const Var& x, const Tensor& ids) const {
   if (!weight.defined()) return x;
-  return add(x, embedding(weight, ops::class_index(ids, first, weight.size(0) - 1)));
+  const SequencePart* const part = sequence_part();
+  const Tensor& tokens = part == nullptr || part->is_first() ? ids : part->first_tokens;
+  return add(x, embedding(weight, ops::class_index(tokens, first, weight.size(0) - 1)));
 }
 
 Tensor ClassEmbedding::step(const Tensor& x, const Tensor& ids, const Tensor& position,

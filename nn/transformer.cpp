@@ -2,6 +2,7 @@
 
 #include "autograd/layer_boundary.h"
 #include "autograd/ops.h"
+#include "autograd/sequence_part.h"
 #include "tensor/context.h"
 #include "tensor/memory_report.h"
 #include "tensor/ops.h"
@@ -48,8 +49,10 @@ Var Transformer::outputs(const Var& x) const {
 
 // E[token] + C[class] + P[position], in the dtype of activations.
 Var Transformer::embed(const Tensor& ids) const {
-  require(ids.size(1) <= config_.length, "{} positions do not fit the model's length of {}",
-          ids.size(1), config_.length);
+  const SequencePart* const part = sequence_part();
+  const int64_t end = (part == nullptr ? 0 : part->first()) + ids.size(1);
+  require(end <= config_.length || part != nullptr,
+          "{} positions do not fit the model's length of {}", end, config_.length);
   const ModuleScope scope("embedding");
   const Var x = positions_.forward(classes_.forward(tokens_.forward(ids), ids));
   return config_.stored == DType::bf16 ? cast(x, DType::bf16) : x;

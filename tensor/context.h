@@ -54,9 +54,11 @@ struct WorkSizes {
 
 // Which rows of a training step a batch has: [first, ...) of the `all` rows of the step, which may
 // be cut into batches and over processes, `length` tokens each. Random numbers go by a row's number
-// in its step. all = 0: the batch is the whole step.
+// in its step. all = 0: the batch is the whole step. Of each sequence the batch has the positions
+// [first_position, first_position + positions); positions = 0: all.
 struct StepRows {
   int64_t first = 0, all = 0, length = 0;
+  int64_t first_position = 0, positions = 0;
 };
 
 struct Context {

@@ -244,7 +244,7 @@ struct ChunkRows {
 // position n predicts a channel of its pixel, and offset t reads the same channel of the pixel
 // rows_up[t] rows above and column_shift[t] columns to the right, or nothing beyond the border. The
 // position of that channel is one later, and position 0 is no pixel: offsets without a row and
-// column count positions alone.
+// column count positions alone. Row 0 of a part of sequences has the position `first`.
 struct ConvolutionShape {
   static constexpr int kMaxOffsets = 6;
   int count = 0;
@@ -252,11 +252,14 @@ struct ConvolutionShape {
   int64_t rows_up[kMaxOffsets] = {}, column_shift[kMaxOffsets] = {};
   int64_t width = 0, channels = 1;  // width 0: no images
   int64_t B = 0, N = 0, C = 0;
+  int64_t first = 0;
 
+  // Whether row n reads with offset t.
   LINEA_HOST_DEVICE bool reads(int t, int64_t n) const {
-    if (n < offset[t] || n < rows_up[t] * width * channels) return false;
+    const int64_t position = first + n;
+    if (n < offset[t] || position < rows_up[t] * width * channels) return false;
     if (width == 0) return true;
-    const int64_t column = n / channels % width + column_shift[t];
+    const int64_t column = position / channels % width + column_shift[t];
     return column >= 0 && column < width;
   }
   // Positions whose rows the recurrent form keeps.

@@ -53,8 +53,8 @@ struct RowKernels {
                         int64_t first);
   // y[r,c] = x[r,c] where c <= r % N, else `value`; x [R,N]
   void (*mask_causal)(Context&, const T* x, T* y, int64_t R, int64_t N, double value);
-  // y_t = x_t + y_{t+1} along rows of n
-  void (*reverse_cumsum)(Context&, const T* x, T* y, int64_t R, int64_t n);
+  // y_t = x_t + y_{t+1} along rows of n, y_n being totals[r], which becomes y_0; null: 0
+  void (*reverse_cumsum)(Context&, const T* x, T* y, int64_t R, int64_t n, double* totals);
 };
 
 template <typename T>

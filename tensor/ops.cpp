@@ -267,9 +267,13 @@ void clear_padding(const Tensor& x, const Tensor& valid) {
                x.numel() / (BH * N), 0);
 }
 
-Tensor reverse_cumsum(const Tensor& x) {
+Tensor reverse_cumsum(const Tensor& x, const Tensor& totals) {
   Tensor y(x.shape(), x.dtype());
-  LINEA_LAUNCH(reverse_cumsum, x.dtype(), data(x), data(y), num_rows(x), columns(x));
+  if (totals.defined())
+    require(totals.numel() == num_rows(x), "reverse_cumsum: {} totals of {} rows", totals.numel(),
+            num_rows(x));
+  LINEA_LAUNCH(reverse_cumsum, x.dtype(), data(x), data(y), num_rows(x), columns(x),
+               data_or_null(totals));
   return y;
 }
 

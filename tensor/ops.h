@@ -107,8 +107,9 @@ GatedNormGradient gated_norm_backward(const Tensor& y, const Tensor& weight, con
 // x [B,H,N,...] with zeros in the padding, which may hold anything, in place; valid i32 [B], how many
 // positions of each sequence exist; undefined: all.
 void clear_padding(const Tensor& x, const Tensor& valid);
-// y_t = x_t + y_{t+1} along the last axis.
-Tensor reverse_cumsum(const Tensor& x);
+// y_t = x_t + y_{t+1} along the last axis. totals: f64, a number a row, what is added to the last element;
+// it becomes the first one's sum; undefined: 0.
+Tensor reverse_cumsum(const Tensor& x, const Tensor& totals = {});
 // x [..., N, N] with `value` above the diagonal.
 Tensor mask_causal(const Tensor& x, double value);
 

@@ -27,8 +27,22 @@ void pointwise_into(Pointwise f, const Tensor& x, const Tensor& y) {
 void dropout_into(const Tensor& x, float rate, uint32_t stream_id, int64_t first, const Tensor& y) {
   require(rate >= 0 && rate < 1, "dropout: the rate is {}; it must be in [0, 1)", rate);
   require_shape("dropout", "y", y, x.shape());
-  LINEA_LAUNCH(dropout, common_dtype("dropout", {&x, &y}), data(x), data(y), x.numel(), rate,
-               stream_id, first + context().rows.first * context().rows.length * x.size(-1));
+  const DType dtype = common_dtype("dropout", {&x, &y});
+  const StepRows& part = context().rows;
+  const int64_t C = x.size(-1), rows = x.numel() / C, own = part.positions;
+  if (own == 0) {
+    LINEA_LAUNCH(dropout, dtype, data(x), data(y), x.numel(), rate, stream_id,
+                 first + part.first * part.length * C);
+    return;
+  }
+  const Tensor from = x.reshape({rows, C}), to = y.reshape({rows, C});
+  for (int64_t row = 0; row < rows;) {  // the positions of one sequence
+    const int64_t token = first / C + row, sequence = part.first + token / own,
+                  count = std::min(own - token % own, rows - row);
+    LINEA_LAUNCH(dropout, dtype, data(from.rows(row, count)), data(to.rows(row, count)), count * C,
+                 rate, stream_id, (sequence * part.length + part.first_position + token % own) * C);
+    row += count;
+  }
 }
 
 void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,

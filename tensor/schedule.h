@@ -30,6 +30,11 @@ class Schedule {
   // order, are shared, and cut alike at any number of threads.
   static Schedule in_cache(int64_t items, int64_t size, bool many_kernels, bool sums);
 
+  // Pieces of `size` items, one after the other.
+  static Schedule in_order(int64_t items, int64_t size) {
+    return {(items + size - 1) / size, size, false};
+  }
+
   // visit(piece, thread) for all pieces; thread < threads().
   template <typename Visit>
   void each(const Visit& visit) const {

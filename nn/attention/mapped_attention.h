@@ -53,6 +53,7 @@ class MappedAttention : public Attention {
     map_ = std::move(map);
     const RuleSpec& rule = rule_->spec();
     traits_.causal_only = rule.causal_only;
+    traits_.takes_parts = true;
     traits_.denominators = rule_->has_denominators();
     traits_.rotary = traits_.denominators ? Rotary::none : Rotary::features;
     traits_.heads_differ = rule.heads_differ;

@@ -9,6 +9,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
+#include "autograd/sequence_part.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
 #include "nn/over_ranks.h"
@@ -144,19 +145,23 @@ class Vq final : public MappedAttention, public TrainingHooks {
   // A key of the step for every code, should it be dead; 0 where the step's other batches have it.
   void draw_candidates(const Tensor& keys, const AttentionMask& mask) {
     const int64_t H = options_.heads, F = codes_, D = options_.key_size, S = keys.size(2);
-    const StepRows& part = context().rows;
-    const int64_t all_rows = part.all == 0 ? keys.size(0) : part.all;
+    const StepRows& own = context().rows;
+    const SequencePart* const part = sequence_part();
+    const int64_t all_rows = own.all == 0 ? keys.size(0) : own.all;
+    const int64_t first_row = part == nullptr ? 0 : part->first();
     const std::vector<double> all = keys.to_doubles();
-    const std::vector<int32_t> valid = mask.lengths(keys.size(0), S);
+    std::vector<int32_t> valid = mask.lengths(keys.size(0), part == nullptr ? S : part->length());
+    if (part != nullptr && !part->lengths.empty()) valid = part->lengths;
     candidates_.resize(static_cast<size_t>(H * F * D));
     for (int64_t head = 0; head < H; ++head) {
       const RandomStream stream = random_stream(head, step_ + 1);
       for (int64_t f = 0; f < F; ++f) {
         const auto index = static_cast<uint64_t>(2 * f);
-        const int64_t b = random_below(stream, index, static_cast<uint32_t>(all_rows)) - part.first;
+        const int64_t b = random_below(stream, index, static_cast<uint32_t>(all_rows)) - own.first;
         if (b < 0 || b >= keys.size(0)) continue;
         const auto rows = static_cast<uint32_t>(std::max(valid[static_cast<size_t>(b)], 1));
-        const int64_t bh = b * H + head, row = random_below(stream, index + 1, rows);
+        const int64_t bh = b * H + head, row = random_below(stream, index + 1, rows) - first_row;
+        if (row < 0 || row >= S) continue;
         std::copy_n(all.begin() + (bh * S + row) * D, D, candidates_.begin() + (head * F + f) * D);
       }
     }

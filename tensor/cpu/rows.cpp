@@ -80,11 +80,12 @@ void mask_causal(Context& ctx, const T* x, T* y, int64_t R, int64_t N, double va
 
 // Summed in double: the gradient of a gate is the small remainder of a long sum with both signs.
 template <typename T>
-void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
+void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n, double* totals) {
   parallel_rows(ctx, R, n, [&](int64_t r) {
-    double total = 0;
+    double total = totals == nullptr ? 0 : totals[r];
     for (int64_t t = n - 1; t >= 0; --t)
       y[r * n + t] = static_cast<T>(total += static_cast<double>(x[r * n + t]));
+    if (totals != nullptr) totals[r] = total;
   });
 }
 

@@ -115,8 +115,9 @@ TEST(CudaRows, ReverseCumsum) {
     expect_parity([R = R, n = n](auto t) {
       using T = decltype(t);
       const Tensor x = input<T>({R, n}, 1), y = unset<T>({R, n});
-      table<T>().reverse_cumsum(context(), x.data<T>(), y.data<T>(), R, n);
-      return std::vector<Tensor>{y};
+      const Tensor totals = input<double>({R}, 2);
+      table<T>().reverse_cumsum(context(), x.data<T>(), y.data<T>(), R, n, totals.data<double>());
+      return std::vector<Tensor>{y, totals};
     });
 }
 
@@ -128,7 +129,7 @@ TEST(CudaRows, ReverseCumsumInDouble) {
   for (int i = 10; i < 40; ++i) values[i] = 1.0f;
   values[5] = -1e9f;
   const Tensor x = Tensor::from(values, {64});
-  table<float>().reverse_cumsum(context(), x.data<float>(), x.data<float>(), 1, 64);
+  table<float>().reverse_cumsum(context(), x.data<float>(), x.data<float>(), 1, 64, nullptr);
   EXPECT_EQ(x.to_vector<float>()[0], 30.0f);
 }
 
