@@ -40,8 +40,8 @@ const Settings kAttentionSettings = {{"features", 256}};
 
 const std::set<std::string> kMachineSettings = {"seed",    "threads", "device",
                                                 "segment", "chunk",   "dtype"};
-const std::set<std::string> kTrainingSettings = {"batch", "optimizer", "lr",       "ema",
-                                                 "clip",  "dropout",   "recompute"};
+const std::set<std::string> kTrainingSettings = {
+    "batch", "optimizer", "lr", "ema", "clip", "dropout", "recompute", "sequence_ranks"};
 
 TaskShape shape_of(const ModelPreset& preset) {
   TaskShape shape{};
@@ -187,6 +187,15 @@ ModelConfig chosen_model(ModelChoice& choice) {
 
 void warn_of_slow_bf16() {
   if (const std::string note = slow_bf16_note(); !note.empty()) fmt::print(stderr, "{}\n", note);
+}
+
+TaskShape shape_of(const ModelConfig& model) {
+  TaskShape shape;
+  shape.vocab_size = model.vocab_size;
+  shape.input_vocab_size = model.input_vocab_size;
+  shape.length = model.length;
+  shape.second_vocab_size = model.second_vocab_size;
+  return shape;
 }
 
 std::string to_string(const ModelConfig& config) {

@@ -41,6 +41,8 @@ void check_seconds(double seconds);
 
 // Fills choice.config, sets the threads. Error: an unknown preset, settings that cannot work.
 ModelConfig chosen_model(ModelChoice& choice);
+// What a task of such a model is, without data.
+TaskShape shape_of(const ModelConfig& config);
 // "linear --feature elu, 4 layers, 4 heads, dim 128, ffn 512, length 64, 65 tokens"
 std::string to_string(const ModelConfig& config);
 

@@ -36,6 +36,13 @@ struct TrainBench {
   bool json = false;
 };
 
+struct ScalingBench {
+  ModelChoice model;
+  int64_t repeats = 5;
+  std::string network;  // "MICROSECONDS,GB_PER_S" to compute times for; empty: two usual ones
+  bool json = false;
+};
+
 struct SampleBench {
   ModelChoice model;
   std::vector<int64_t> batches = {1, 16, 256, 1024};
@@ -53,6 +60,7 @@ struct MemoryBench {
 
 void run(const AttentionBench& options);
 void run(TrainBench options);
+void run(ScalingBench options);
 void run(SampleBench options);
 void run(MemoryBench options);
 

@@ -48,15 +48,6 @@ struct Trained {
 
 double held() { return static_cast<double>(memory_use().held); }
 
-TaskShape shape_of(const ModelConfig& model) {
-  TaskShape shape;
-  shape.vocab_size = model.vocab_size;
-  shape.input_vocab_size = model.input_vocab_size;
-  shape.length = model.length;
-  shape.second_vocab_size = model.second_vocab_size;
-  return shape;
-}
-
 // A step of the trainer's, watched.
 class Step {
  public:
@@ -202,6 +193,7 @@ void print_json(const ModelConfig& model, const TrainBench& options, const Machi
   if (!trained.plainly.empty()) line["not_captured"] = trained.plainly;
   if (!ranks().alone()) {
     line["ranks"] = ranks().size();
+    line["sequence_ranks"] = options.model.config.sequence_ranks;
     line["wait_share"] = trained.wait_share;
   }
   print_json_line(json_of(machine));

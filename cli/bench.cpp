@@ -86,6 +86,22 @@ void add_train_bench(CLI::App& bench, int& exit_code) {
   set_run(command, options, exit_code);
 }
 
+void add_scaling_bench(CLI::App& bench, int& exit_code) {
+  CLI::App& command = add_command(
+      bench, "scaling", "training steps of several processes: measured here, computed for more",
+      "Example:  mpirun -n 2 linea bench scaling --preset mnist-paper --threads 1");
+  const auto options = std::make_shared<bench::ScalingBench>();
+  options->model.trains = true;
+  add_model(command, options->model);
+  add_option(command, "--repeats", options->repeats, "measured steps of each kind, in turn",
+             OptionKind::shows_default);
+  add_option(
+      command, "--network", options->network,
+      "microseconds of a message and GB/s of a network to compute times for, such as 30,1.1");
+  add_flag(command, "--json", options->json, "one JSON object");
+  set_run(command, options, exit_code);
+}
+
 void add_sample_bench(CLI::App& bench, int& exit_code) {
   CLI::App& command =
       add_command(bench, "sample", "sampling with random weights: speed by batch size",
@@ -128,7 +144,8 @@ void add_bench(CLI::App& program, int& exit_code) {
   CLI::App& command = add_command(program, "bench", "measure speed and memory",
                                   "Example:  linea help bench attention");
   require_command(command);
-  for (const auto add : {add_attention_bench, add_train_bench, add_sample_bench, add_memory_bench})
+  for (const auto add : {add_attention_bench, add_train_bench, add_scaling_bench, add_sample_bench,
+                         add_memory_bench})
     add(command, exit_code);
 }
 

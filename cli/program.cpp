@@ -124,7 +124,8 @@ void share_host() {
 }
 
 // Commands that several processes can work on together.
-constexpr std::string_view kOfRanks[] = {"train", "eval", "sample", "bench train", "info"};
+constexpr std::string_view kOfRanks[] = {"train",       "eval",          "sample",
+                                         "bench train", "bench scaling", "info"};
 
 void refuse_ranks(const std::vector<std::string_view>& words) {
   if (linea::ranks().alone() || words.empty() || words[0].starts_with("-")) return;

@@ -159,6 +159,19 @@ OrderedSum& Ranks::start_sum(float* x, int64_t n, std::string what) {
 
 void Ranks::progress() {
   for (const auto& sum : sums_) sum->progress();
+  std::erase_if(posted_, [](const Posted& posted) { return posted.transfer->test(); });
+}
+
+void Ranks::post(int peer, std::vector<uint8_t> bytes) {
+  Posted& posted = posted_.emplace_back();
+  posted.bytes = std::move(bytes);
+  posted.transfer =
+      transport_->start(kPostTag, {{peer, posted.bytes.data(), posted.bytes.size()}}, {});
+  progress();
+}
+
+void Ranks::take(int peer, void* address, size_t bytes, const std::string& what) {
+  wait(*transport_->start(kPostTag, {}, {{peer, address, bytes}}), what);
 }
 
 void Ranks::finish() {
@@ -293,6 +306,8 @@ void Ranks::abort(int code) {
 void Ranks::end() {
   if (!transport_) return;
   if (!alone()) all_gather("", "the end of the program");
+  wait_until([&] { return progress(), posted_.empty(); }, [] { return std::vector<int>(); },
+             "the end of the program");
   transport_->finish();
 }
 

@@ -63,9 +63,13 @@ class Ranks {
   // `what` names the purpose in messages. A sum that was started is finished by finish(), before x
   // is used or freed; others may be started meanwhile.
   OrderedSum& start_sum(float* x, int64_t n, std::string what);
-  void progress();  // of all sums that were started
+  void progress();  // of all sums that were started, and of what was posted
   void finish();    // them
   void sum(std::vector<double>& x, const std::string& what);
+  // Messages between two ranks, apart from what all do together; those from one rank to another arrive in
+  // order. post() does not wait; take() waits for exactly so many bytes.
+  void post(int peer, std::vector<uint8_t> bytes);
+  void take(int peer, void* address, size_t bytes, const std::string& what);
   // By rank.
   std::vector<std::string> all_gather(const std::string& mine, const std::string& what);
   std::vector<double> all_gather(double mine, const std::string& what);
@@ -112,6 +116,11 @@ class Ranks {
   uint64_t exchanges_ = 0;
   std::string place_;
   std::vector<std::unique_ptr<OrderedSum>> sums_;  // that were started and not finished
+  struct Posted {
+    std::vector<uint8_t> bytes;
+    std::unique_ptr<Transfer> transfer;
+  };
+  std::vector<Posted> posted_;  // that may be on their way
 };
 
 // Those of this thread: initially a process by itself.

@@ -53,6 +53,6 @@ class Transport {
 
 // Tags from kFirstFreeTag on are not taken by the numbered exchanges of ranks.h.
 inline constexpr int kFirstFreeTag = 32000, kBeatTag = kFirstFreeTag,
-                     kFailureTag = kFirstFreeTag + 1;
+                     kFailureTag = kFirstFreeTag + 1, kPostTag = kFirstFreeTag + 2;
 
 }  // namespace linea

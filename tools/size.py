@@ -13,14 +13,14 @@ import sys
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
     "base": 510,
-    "parallel": 740,
-    "tensor": 7673,
-    "autograd": 3495,
+    "parallel": 750,
+    "tensor": 7690,
+    "autograd": 3670,
     "nn": 3591,
     "cuda": 10360,
     "data": 5759,
-    "train": 6444,
-    "bench": 3560,
+    "train": 6630,
+    "bench": 3870,
     "lab": 4500,
     "cli": 1252,
 }

@@ -35,7 +35,7 @@ struct RunConfig : ModelSettings {
   std::string max_time;
   bool tensorboard = false;
   // machine
-  int64_t threads = 0, segment = 0, chunk = 0;
+  int64_t threads = 0, sequence_ranks = 1, segment = 0, chunk = 0;
   std::string device = "cpu", dtype = "fp32", comm_timeout = "10m";
 };
 

@@ -163,6 +163,11 @@ void add_machine(std::vector<GeneralSetting>& list) {
                     "fp32 or bf16: products and saved activations. Trains up to 2.2 times as fast "
                     "by AMX, 1.1 to 1.5 times by AVX512-BF16 of AMD, no faster on other CPUs; a "
                     "CUDA device takes tf32, too")));
+  add(&Config::sequence_ranks,
+      not_learned(
+          integer("sequence_ranks", 1, {1, 1 << 20},
+                  "with mpirun: how many processes share the positions of a sequence, by linear "
+                  "attention; 1: each has whole sequences")));
   add(&Config::comm_timeout,
       not_learned(text("comm_timeout", "",
                        "with mpirun: how long to wait for a process that does not answer, such as "

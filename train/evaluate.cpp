@@ -5,6 +5,7 @@
 
 #include "tensor/ops.h"
 #include "train/run/batches.h"
+#include "train/run/rank_part.h"
 #include "train/run/signals.h"
 
 namespace linea {
@@ -81,7 +82,11 @@ struct Sums {
   }
 };
 
-void add_batch(const Model& model, const Task& task, const Batch& batch, Sums& sums) {
+void add_batch(const Model& model, const Task& task, const Batch& whole, SequencePart* part,
+               Sums& sums) {
+  const UseSequencePart use(part);
+  if (part != nullptr) take_batch(*part, task, whole);
+  const Batch batch = part == nullptr ? whole : positions_of(whole, *part);
   const std::vector<int32_t>& token_bytes = task.shape().token_bytes;
   const BatchTensors tensors = batch_tensors(task, batch);
   const Tensor outputs = model.forward(tensors.model_inputs(), false).value();
@@ -103,25 +108,30 @@ void add_batch(const Model& model, const Task& task, const Batch& batch, Sums& s
 
 Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_rows,
                int64_t max_rows, const std::function<void(int64_t, int64_t)>& progress,
-               Ranks* ranks) {
+               Ranks* ranks, int64_t sequence_ranks) {
   const NoGrad no_grad;
+  Ranks alone;
+  if (ranks == nullptr) ranks = &alone;
   const int64_t all = task.rows(split), rows = max_rows > 0 ? std::min(max_rows, all) : all;
-  const Share own =
-      ranks == nullptr ? Share{0, rows} : share_of(rows, ranks->rank(), ranks->size());
+  const RankCut cut = cut_of(ranks, sequence_ranks);
+  const Share own = share_of(rows, cut.group, cut.groups);
+  const std::unique_ptr<SequencePart> part = make_part(ranks, cut, task.length());
   const int64_t batch_size = evaluation_rows(model, task, batch_rows);
   Sums sums;
   if (task.shape().answer_tokens > 0) sums.classes.resize(static_cast<size_t>(task.vocab_size()));
-  try {
-    for (int64_t first = own.first; first < own.end; first += batch_size) {
-      const int64_t end = std::min(first + batch_size, own.end);
-      add_batch(model, task, evaluation_batch(task, split, first, end - first, rows), sums);
+  for (int64_t first = own.first; first < own.end; first += batch_size) {
+    const int64_t end = std::min(first + batch_size, own.end);
+    add_batch(model, task, evaluation_batch(task, split, first, end - first, rows), part.get(),
+              sums);
+    try {
       if (progress) progress(end - own.first, own.count());
+    } catch (const Interrupted&) {
+      if (ranks->alone()) throw;
+      sums.interrupted = 1;
+      if (part == nullptr) break;  // else others wait for the rest
     }
-  } catch (const Interrupted&) {
-    if (ranks == nullptr || ranks->alone()) throw;
-    sums.interrupted = 1;
   }
-  if (ranks != nullptr) sums.add_over(*ranks);
+  sums.add_over(*ranks);
   if (sums.interrupted > 0) throw Interrupted();
   if (sums.tokens == 0)
     fail(ErrorKind::input, "the {} split has no scored token", split_name(split));

@@ -38,9 +38,10 @@ int64_t evaluation_rows(const Model& model, const Task& task, int64_t batch);
 // without dropout. The rows are the same in every call and evenly spaced, because images may be
 // sorted by class. `batch`: the rows of a training batch. `progress`, where set, gets the rows done
 // and their total. `ranks`: that share the rows; they get the same score, and where `progress`
-// throws Interrupted (train/run/signals.h) on one, all do.
+// throws Interrupted (train/run/signals.h) on one, all do. `sequence_ranks` of them share the positions
+// of a sequence.
 Score evaluate(const Model& model, const Task& task, Split split, int64_t batch,
                int64_t max_rows = 0, const std::function<void(int64_t, int64_t)>& progress = {},
-               Ranks* ranks = nullptr);
+               Ranks* ranks = nullptr, int64_t sequence_ranks = 1);
 
 }  // namespace linea

@@ -74,6 +74,11 @@ assert a["tokens"] == b["tokens"] and abs(a["loss"] / b["loss"] - 1) < 1e-6, (a,
   cmp alone.png of3.png || wrong "samples differ"
   good 2 bench train --preset digits-demo --batch 4 --steps 2 --warmup 1 --json
   grep -q '"ranks":2,"wait_share":' out || wrong "bench train does not measure two ranks"
+  good 2 bench scaling --preset digits-demo --batch 4 --repeats 1 --network 30,1.1 --json
+  python3 -c 'import json; x = json.load(open("out"))
+assert x["ranks"] == 2 and x["shared_computed_s"] > 0 and len(x["computed"][0]["weak"]) == 4, x
+assert sum(bucket["floats"] for bucket in x["buckets"]) > 10000, x' || wrong "bench scaling does not say its times"
+  fails 2 "compares several processes" 1 bench scaling --preset digits-demo
   # An unequal split of accumulated batches; what vq learns without gradients; a resumed run has other ranks.
   more="$train --accumulate 2 --attention vq --codes 4 --save-every 10 --decay-steps 20"
   "$linea" $more --steps 20 --out vq >out 2>err || wrong "vq"
@@ -81,6 +86,35 @@ assert a["tokens"] == b["tokens"] and abs(a["loss"] / b["loss"] - 1) < 1e-6, (a,
   good 2 train --resume vq3 --steps 20
   grep -qF "ranks was 3, is 2" err || wrong "no note of other ranks"
   alike vq3 vq 1e-4
+  ;;
+parts)
+  for i in $(seq 1500); do printf '%d has %d; ' $i $((i * 7 % 100)); done >t.txt
+  model="--layers 2 --heads 4 --dim 32 --ffn 64 --threads 1"
+  text="train --task text --data t.txt --length 600 --batch 2 --steps 4 --eval-every 4 $model"
+  for attention in "performer --features 16" "linear --rule gated-delta --layer-convolution 1d --dropout 0.1"; do
+    rm -rf whole of2 of4 again
+    "$linea" $text --attention $attention --out whole >out 2>err || wrong "whole sequences"
+    good 2 $text --attention $attention --sequence-ranks 2 --out of2
+    good 4 $text --attention $attention --sequence-ranks 2 --out of4
+    alike of2 whole 1e-4
+    alike of4 whole 1e-4
+    good 2 $text --attention $attention --sequence-ranks 2 --out again
+    same again of2
+  done
+  btl=self,tcp good 4 $text --attention $attention --sequence-ranks 4 --out tcp
+  alike tcp whole 1e-4
+  # The settings of cifar10-small. It is resumed with whole sequences.
+  image="train --task digits --size 16 --levels 4 --class-token --examples 200 --batch 4 --rule gated --memory long --positions learned+grid"
+  image="$image --layer-convolution 2d --class-embedding every --attention-output gated --optimizer muon --dtype bf16 $model"
+  "$linea" $image --steps 8 --decay-steps 8 --eval-every 4 --out image >out 2>err || wrong "whole images"
+  good 2 $image --sequence-ranks 2 --steps 4 --decay-steps 8 --eval-every 4 --out image2
+  fails 2 "is 2, which does not divide the number of processes, 3" 3 train --resume image2 --steps 8
+  "$linea" train --resume image2 --sequence-ranks 1 --steps 8 >out 2>err || wrong "resumed with whole images"
+  alike image2 image 1e-2
+  fails 2 "softmax has no state of fixed size" 2 $text --attention softmax --sequence-ranks 2 --out none
+  fails 2 "sequences of 100 positions have less than 64 for each of 2 parts" 2 ${text/600/100} --sequence-ranks 2 --out none
+  fails 2 "which does not divide the number of processes, 1" 1 $text --sequence-ranks 2 --out none
+  [ ! -e none ] || wrong "a refused run has a folder"
   ;;
 resume)
   "$linea" $train --steps 30 --decay-steps 30 --save-every 10 --sample-every 10 --eval-every 10 --out alone >out 2>err || wrong "alone"

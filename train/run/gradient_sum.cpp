@@ -78,6 +78,7 @@ void GradientSum::pack(const Bucket& bucket) {
 
 void GradientSum::start(size_t bucket, float* values) {
   const Bucket& one = buckets_[bucket];
+  if (watcher_) watcher_(one.end - one.first);
   ranks_.start_sum(values + one.first, one.end - one.first,
                    fmt::format("gradients, bucket {}", bucket));
   ++started_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ class GradientSum final : public BackwardListener {
   // Adds them over the ranks, and the notes. Then the parameters' gradients are the sums.
   void exchange(const Notes& notes);
 
+  // Called with the number of floats of each sum that begins.
+  void watch(std::function<void(int64_t)> started) { watcher_ = std::move(started); }
+
   Tensor loss() const;  // f32 [1]
   const Notes& notes() const { return notes_; }
 
@@ -53,6 +57,7 @@ class GradientSum final : public BackwardListener {
   void check_late() const;
 
   Ranks& ranks_;
+  std::function<void(int64_t)> watcher_;
   Parameters parameters_;
   bool overlaps_;
   std::vector<Bucket> buckets_;

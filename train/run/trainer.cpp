@@ -38,6 +38,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
     check_settings(config_);
     max_seconds_ = parse_duration(config_.max_time);
     ranks_.set_timeout(parse_duration(config_.comm_timeout, "`comm_timeout`"));
+    cut_of(&ranks_, config_.sequence_ranks);  // refuses numbers that do not fit
   });
   refuse_other_settings(ranks_, config_);
   ranks_.agree("the run's folder", [&] {

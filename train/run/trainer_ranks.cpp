@@ -13,7 +13,8 @@ constexpr double kSaveSeconds = 600;  // between saves with --save-every 0
 // The rows of the rank that has most.
 void Trainer::check_fits() const {
   RunConfig own = config_;
-  const int64_t W = ranks_.size(), rows = (config_.batch * config_.accumulate + W - 1) / W;
+  const int64_t W = ranks_.size() / config_.sequence_ranks,
+                rows = (config_.batch * config_.accumulate + W - 1) / W;
   own.batch = std::min(config_.batch, rows);
   own.accumulate = (rows + own.batch - 1) / own.batch;
   refuse_what_cannot_fit(own, *task_);

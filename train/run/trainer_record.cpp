@@ -160,7 +160,7 @@ bool Trainer::validate(bool last) {
   const auto score_of = [&](const Model& model, int64_t count) {
     return evaluate(
         model, *task_, Split::val, config_.batch, count,
-        [&](int64_t, int64_t) { check_for_stop(); }, &ranks_);
+        [&](int64_t, int64_t) { check_for_stop(); }, &ranks_, config_.sequence_ranks);
   };
   same_weights_->check(step_);
   const Score score = score_of(*model_, usual);

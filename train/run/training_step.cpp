@@ -46,23 +46,44 @@ TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, const Task& task,
                            const RunConfig& config, bool capture, Ranks* ranks)
     : model_(model),
       optimizer_(optimizer),
+      task_(task),
       config_(config),
       batches_(task, config),
       ranks_(ranks == nullptr || ranks->alone() ? nullptr : ranks),
-      own_{0, rows()} {
+      cut_(cut_of(ranks, config.sequence_ranks)) {
+  check_sequence_ranks(model, task, cut_.parts);
+  own_ = share_of(rows(), cut_.group, cut_.groups);
   if (ranks_ != nullptr) {
-    const int W = ranks_->size();
-    require(W <= rows(), "{} ranks share the {} sequences of a step: raise `batch` or start fewer",
-            W, rows());
-    own_ = share_of(rows(), ranks_->rank(), W);
+    const int W = cut_.groups;
+    require(W <= rows(),
+            "{} ranks share the {} sequences of a step: raise `batch` or start fewer{}", W, rows(),
+            cut_.parts > 1 ? ", or raise `sequence_ranks`" : "");
     fewest_ = micro_batches();
-    for (int rank = 0; rank < W; ++rank)
-      fewest_ = std::min(fewest_, micro_batches(share_of(rows(), rank, W)));
+    for (int group = 0; group < W; ++group)
+      fewest_ = std::min(fewest_, micro_batches(share_of(rows(), group, W)));
     sum_ = std::make_unique<GradientSum>(*ranks_, model.parameters(), model.config().layers);
   } else {
     fewest_ = micro_batches();
   }
-  if (capture) capture_ = StepCapture::create(model, micro_batches());
+  if (capture && !has_part()) capture_ = StepCapture::create(model, micro_batches());
+}
+
+// The other ranks' threads are asked for, so not before all of them train.
+SequencePart* TrainingStep::part() {
+  if (has_part() && part_ == nullptr) {
+    part_ = make_part(ranks_, cut_, task_.length());
+    batches_.cut_for(part_.get());
+  }
+  return part_.get();
+}
+
+StepRows TrainingStep::step_rows(const Share& own) const {
+  StepRows result{own.first, rows(), task_.length()};
+  if (part_ != nullptr) {
+    result.first_position = part_->first();
+    result.positions = part_->end() - part_->first();
+  }
+  return result;
 }
 
 // Their numbers in the step.
@@ -83,24 +104,28 @@ double TrainingStep::batch_weight(int64_t micro_batch) const {
 Tensor TrainingStep::compute(int64_t step, StepExecutor& executor,
                              const std::function<void()>& interrupt) {
   GradientSum* const sum = executor.exchanges() ? sum_.get() : nullptr;
+  const UseSequencePart use(part());
   Tensor total;
   for (int64_t i = 0; i < micro_batches(); ++i) {
     if (interrupt && i > 0 && i < fewest_) interrupt();
     const double weight = batch_weight(i);
-    const auto mean = [weight](const Var& x) { return weight == 1 ? x : scale(x, weight); };
-    const Share rows = batch_rows(i);
+    const auto weighted = [weight](const Var& mean, double share) {
+      return weight * share == 1 ? mean : scale(mean, weight * share);
+    };
     const BatchTensors batch = executor.stage(i, next_batch(step, i));
-    const BatchOfStep part({rows.first, this->rows(), batch.inputs.size(1)});
+    const BatchOfStep of_step(step_rows(batch_rows(i)));
     executor.micro_batch(i, [&] {
       const bool last = sum != nullptr && i + 1 == micro_batches();
       const ListenToBackward listen(last ? sum->listener() : nullptr);
       Var auxiliary;  // losses that the attentions add, undefined if none
       // Only the tape holds the outputs, so that backward() frees them.
-      const Var loss = mean(model_.output_head().loss(
-          model_.forward(batch.model_inputs(), true, &auxiliary), batch.targets));
+      const Var loss =
+          weighted(model_.output_head().loss(model_.forward(batch.model_inputs(), true, &auxiliary),
+                                             batch.targets),
+                   batch.scored_share);
       if (watcher_.forward) watcher_.forward();
 
-      backward(auxiliary.defined() ? add(loss, mean(auxiliary)) : loss);
+      backward(auxiliary.defined() ? add(loss, weighted(auxiliary, batch.key_share)) : loss);
       if (watcher_.backward) watcher_.backward();
 
       if (total.defined()) {
@@ -212,9 +237,9 @@ void TrainingStep::recompute_gradients(int64_t step) {
 
 Tensor TrainingStep::forward_loss(int64_t step, int64_t micro_batch) {
   const NoGrad no_grad;
-  const Share rows = batch_rows(micro_batch);
+  const UseSequencePart use(part());
   const BatchTensors batch = next_batch(step, micro_batch);
-  const BatchOfStep part({rows.first, this->rows(), batch.inputs.size(1)});
+  const BatchOfStep of_step(step_rows(batch_rows(micro_batch)));
   const Var outputs = model_.forward(batch.model_inputs(), true);
   return model_.output_head().loss(outputs, batch.targets).value();
 }

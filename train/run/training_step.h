@@ -15,6 +15,7 @@
 #include "train/config.h"
 #include "train/run/batches.h"
 #include "train/run/gradient_sum.h"
+#include "train/run/rank_part.h"
 #include "train/run/step_capture.h"
 #include "train/run/step_threads.h"
 
@@ -36,8 +37,9 @@ class TrainingStep {
   using SkipHandler = std::function<void(const StepResult&)>;
 
   // Keeps references. `capture`: where the device supports it, steps are captured and replayed.
-  // `ranks`: that share the rows of a step; null: this process has them all. Error:
-  // ErrorKind::usage, more ranks than rows.
+  // `ranks`: that share the rows of a step, and the positions by config.sequence_ranks; null: this
+  // process has them all, or stands for one of several that share the positions. Errors:
+  // ErrorKind::usage, more ranks than rows; those of cut_of() and check_sequence_ranks().
   TrainingStep(Model& model, Optimizer& optimizer, const Task& task, const RunConfig& config,
                bool capture = true, Ranks* ranks = nullptr);
 
@@ -70,6 +72,8 @@ class TrainingStep {
 
   // Threads of the next step on a CPU.
   int threads() const { return threads_.threads(); }
+  // Whether this rank has a part of the positions of its rows.
+  bool has_part() const { return cut_.parts > 1; }
   // Whether steps are captured; a step may find that they cannot be.
   bool captures() const { return capture_ != nullptr; }
   // Kernels and copies of a captured step; 0: none was captured.
@@ -78,10 +82,14 @@ class TrainingStep {
   const std::string& not_captured_reason() const { return not_captured_reason_; }
 
   void watch(Watcher watcher) { watcher_ = std::move(watcher); }
+  // Where ranks share steps: called as a sum of that many floats begins.
+  void watch_sums(std::function<void(int64_t)> started) { sum_->watch(std::move(started)); }
 
  private:
   Tensor compute(int64_t step, StepExecutor& executor, const std::function<void()>& interrupt = {});
   void execute(int64_t step);
+  SequencePart* part();
+  StepRows step_rows(const Share& rows) const;
   SharedWork shared_updates() const;
   BatchTensors next_batch(int64_t step, int64_t micro_batch);
   int64_t rows() const { return config_.accumulate * config_.batch; }  // of a step
@@ -95,14 +103,17 @@ class TrainingStep {
   Model& model_;
   Optimizer& optimizer_;
   WeightAverage* average_ = nullptr;
+  const Task& task_;
   const RunConfig& config_;
   Watcher watcher_;
   std::function<void()> interrupt_;
   TrainingBatches batches_;
-  Ranks* ranks_;                      // null: none but this one
-  Share own_;                         // of the rows of a step
-  int64_t fewest_ = 0;                // micro-batches of the rank that has the fewest
-  std::unique_ptr<GradientSum> sum_;  // null where ranks_ is
+  Ranks* ranks_;  // null: none but this one
+  RankCut cut_;
+  std::unique_ptr<SequencePart> part_;  // made by the first pass; null: whole sequences
+  Share own_;                           // of the rows of a step
+  int64_t fewest_ = 0;                  // micro-batches of the rank that has the fewest
+  std::unique_ptr<GradientSum> sum_;    // null where ranks_ is
   std::function<GradientSum::Notes()> notes_;
   std::unique_ptr<StepCapture> capture_;
   std::string not_captured_reason_;

@@ -35,12 +35,18 @@ const Task& shared_digits() {
   return *task;
 }
 
+const Task& task_of(const RunConfig& config) {
+  if (!config.task_settings.has("class_token")) return shared_digits();
+  static const std::unique_ptr<Task> task = make_task(task_options(config, ""));
+  return *task;
+}
+
 struct SharedRun {
   SharedRun(const RunConfig& settings, Ranks& ranks)
       : config(settings),
-        model(model_config(config, shared_digits().shape())),
+        model(model_config(config, task_of(config).shape())),
         optimizer(optimizer_config(config), model.parameters()),
-        step(model, optimizer, shared_digits(), config, true, &ranks) {}
+        step(model, optimizer, task_of(config), config, true, &ranks) {}
   StepResult run(int64_t number) {
     model.before_step(number, config.steps);
     return step.run(number, 1e-3);
@@ -109,6 +115,51 @@ void expect_alike(const RunConfig& config, const std::vector<int>& sizes = {3}) 
       EXPECT_EQ(again.steps[i].loss, found.steps[i].loss) << what;
     EXPECT_EQ(again.moments, found.moments) << what;
   }
+}
+
+// Parts of sequences of 144 positions: 48 a rank in mean.
+void expect_alike_in_parts(const RunConfig& whole) {
+  const Trained alone = train_on(1, whole, 1);
+  for (const auto& [W, parts] : {std::pair(2, 2), std::pair(4, 2)}) {
+    RunConfig config = whole;
+    config.sequence_ranks = parts;
+    const Trained found = train_on(W, config, 1);
+    const std::string what = fmt::format("{} on {} ranks", config.attention, W);
+    ASSERT_EQ(found.steps.size(), 1u) << what;
+    EXPECT_NEAR(found.steps[0].loss / alone.steps[0].loss, 1, 1e-6) << what;
+    EXPECT_NEAR(found.steps[0].gradient_norm / alone.steps[0].gradient_norm, 1, 1e-5) << what;
+    EXPECT_LT(relative_distance(found.moments, alone.moments), 1e-5) << what;
+    EXPECT_LT(relative_distance(found.buffers, alone.buffers), 1e-5) << what;
+  }
+}
+
+// Attentions with all kinds of states; positions, classes and convolutions by their place in the image;
+// dropout by its token.
+TEST(StepOfRanks, OfPartsOfSequencesIsThatOfOneProcess) {
+  for (const std::string attention :
+       {"linear", "performer", "soft-vq", "vq", "gdn", "kda", "retnet"})
+    expect_alike_in_parts(shared(attention));
+  RunConfig config = shared("linear");
+  config.attention_settings = {{"rule", "gated"}};
+  config.layer_convolution = "2d";
+  config.class_embedding = "every";
+  config.task_settings["class_token"] = true;
+  config.positions = "learned+grid";
+  config.attention_output = "gated";
+  expect_alike_in_parts(config);
+  config.recompute = true;
+  expect_alike_in_parts(config);
+  config.recompute = false;
+  config.reversible = true;
+  expect_alike_in_parts(config);
+  config = shared("linear");
+  config.attention = "gdn/linear";
+  expect_alike_in_parts(config);
+  config = shared("gdn");
+  config.positions = "rotary";
+  config.optimizer = "muon";
+  config.layer_convolution = "1d";
+  expect_alike_in_parts(config);
 }
 
 TEST(StepOfRanks, IsThatOfOneProcess) { expect_alike(shared("linear"), {2, 3, 4}); }

@@ -1,0 +1,292 @@
+// linea bench scaling: the trainer's own step by one rank, by all that share its rows, and by all with as many
+// rows each, in turn; the transport's times; and what the model of scaling_model.h makes of them for more
+// ranks and other networks. Those are computed, not measured.
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "base/settings.h"
+#include "bench/bench.h"
+#include "bench/commands.h"
+#include "bench/random_tokens.h"
+#include "bench/scaling_model.h"
+#include "data/json.h"
+#include "nn/optimizer.h"
+#include "parallel/ranks.h"
+#include "train/run/training_step.h"
+#include "train/timing.h"
+
+namespace linea::bench {
+namespace {
+
+constexpr int64_t kRanksComputed[] = {8, 64, 512, 4096};
+
+struct Times {
+  std::vector<double> all;
+  double middle() const { return median(all); }
+  double low() const { return *std::min_element(all.begin(), all.end()); }
+  double high() const { return *std::max_element(all.begin(), all.end()); }
+};
+
+// Steps of one kind on the common model; without ranks a rank has all rows.
+class Steps {
+ public:
+  Steps(Model& model, Optimizer& optimizer, const Task& task, RunConfig config, Ranks* shared)
+      : config_(std::move(config)), model_(model) {
+    if (shared == nullptr) config_.sequence_ranks = 1;
+    step_ = std::make_unique<TrainingStep>(model, optimizer, task, config_, false, shared);
+  }
+
+  double run(int64_t number) {
+    model_.before_step(number, config_.steps);
+    watch_ = Stopwatch();
+    step_->run(number, config_.lr);
+    return watch_.seconds();
+  }
+
+  // The sums of a step and when they begin.
+  void record(std::vector<Bucket>& buckets) {
+    step_->watch_sums([this, &buckets](int64_t floats) {
+      buckets.push_back({static_cast<double>(floats), watch_.seconds()});
+    });
+  }
+
+ private:
+  RunConfig config_;
+  Model& model_;
+  std::unique_ptr<TrainingStep> step_;
+  Stopwatch watch_;
+};
+
+struct Measured {
+  Times alone, strong, weak, apart;
+  std::vector<Bucket> buckets;
+  double sigma = 0, gamma = 0;
+  Network network;
+};
+
+// The slowest rank's.
+double slowest(double seconds) {
+  double result = 0;
+  for (const double one : ranks().all_gather(seconds, "a round")) result = std::max(result, one);
+  return result;
+}
+
+// Half of the time that `bytes` bytes take to rank 1 and back.
+double message_seconds(size_t bytes) {
+  std::vector<uint8_t> own(bytes), back(bytes);
+  const auto once = [&] {
+    if (ranks().is_main()) ranks().post(1, own);
+    if (ranks().rank() <= 1)
+      ranks().take(1 - ranks().rank(), back.data(), bytes, "the time of a message");
+    if (ranks().rank() == 1) ranks().post(0, own);
+  };
+  std::vector<double> times;
+  for (int i = 0; i < 9; ++i) {
+    slowest(0);
+    const Stopwatch watch;
+    once();
+    times.push_back(watch.seconds() / 2);
+  }
+  return slowest(ranks().is_main() ? median(times) : 0);
+}
+
+double sum_seconds(int64_t floats) {
+  std::vector<float> x(static_cast<size_t>(floats), 1.0f);
+  std::vector<double> times;
+  for (int i = 0; i < 9; ++i) {
+    slowest(0);
+    const Stopwatch watch;
+    ranks().start_sum(x.data(), floats, "the time of a sum");
+    ranks().finish();
+    times.push_back(watch.seconds());
+  }
+  return slowest(median(times));
+}
+
+void measure_transport(Measured& result) {
+  constexpr size_t kLarge = size_t{1} << 24;
+  result.network.alpha = message_seconds(8);
+  result.network.beta =
+      static_cast<double>(kLarge) / std::max(1e-9, message_seconds(kLarge) - result.network.alpha);
+  const int64_t floats = int64_t{1} << 20;
+  const double without =
+      ScalingModel().sum_seconds(static_cast<double>(floats), ranks().size(), result.network);
+  result.gamma = std::max(0.0, sum_seconds(floats) - without) / static_cast<double>(floats);
+}
+
+double deviation(const std::vector<double>& x) {
+  const double mean = std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+  double sum = 0;
+  for (const double value : x) sum += (value - mean) * (value - mean);
+  return x.size() < 2 ? 0 : std::sqrt(sum / static_cast<double>(x.size() - 1)) / mean;
+}
+
+Measured measure(const ModelConfig& model_config, const ScalingBench& options) {
+  const RunConfig& config = options.model.config;
+  const std::unique_ptr<Model> model = make_model(model_config);
+  Optimizer optimizer(optimizer_config(config), model->parameters());
+  const RandomTokens task(shape_of(model_config));
+  RunConfig larger = config;
+  larger.batch *= ranks().size();
+  Steps alone(*model, optimizer, task, config, nullptr),
+      strong(*model, optimizer, task, config, &ranks()),
+      weak(*model, optimizer, task, larger, &ranks());
+  Measured result;
+  strong.record(result.buckets);
+  for (int64_t round = -1; round < options.repeats; ++round) {  // the first is not counted
+    result.buckets.clear();
+    const double of_main = slowest(ranks().is_main() ? alone.run(round + 1) : 0),
+                 shared = slowest(strong.run(round + 1)), more = slowest(weak.run(round + 1)),
+                 own = alone.run(round + 1), apart = slowest(own);
+    if (round < 0) continue;
+    result.alone.all.push_back(of_main);
+    result.strong.all.push_back(shared);
+    result.weak.all.push_back(more);
+    result.apart.all.push_back(apart);
+  }
+  result.sigma = deviation(result.apart.all);
+  measure_transport(result);
+  return result;
+}
+
+// What a network's row of the tables has.
+struct Computed {
+  std::string network;
+  std::vector<double> weak, strong;  // efficiencies, by kRanksComputed; NaN: fewer rows than ranks
+};
+
+std::vector<std::pair<std::string, Network>> networks(const std::string& given) {
+  if (given.empty())
+    return {{"10 GbE: 30 us, 1.1 GB/s", {30e-6, 1.1e9}}, {"100 Gb: 2 us, 11 GB/s", {2e-6, 11e9}}};
+  const size_t comma = given.find(',');
+  require(comma != std::string::npos,
+          "`network` is '{}'; it must be microseconds and GB/s, such as 30,1.1", given);
+  const double us = parse_number<double>("network", given.substr(0, comma)),
+               gb = parse_number<double>("network", given.substr(comma + 1));
+  require(us >= 0 && gb > 0, "`network` is '{}'; times are at least 0 and rates above 0", given);
+  return {{fmt::format("{} us, {} GB/s", us, gb), {us * 1e-6, gb * 1e9}}};
+}
+
+std::vector<Computed> compute(const ScalingBench& options, const Measured& measured,
+                              const ScalingModel& model) {
+  const int64_t rows = options.model.config.batch * options.model.config.accumulate;
+  // The buckets were measured in a step of 1 / W of the rows.
+  const double whole = measured.alone.middle(), own = measured.strong.middle();
+  std::vector<Computed> all;
+  for (const auto& [name, network] : networks(options.network)) {
+    Computed computed{name, {}, {}};
+    for (const int64_t W : kRanksComputed) {
+      computed.weak.push_back(whole / model.step_seconds(whole, whole / own, W, network));
+      const double part = whole / static_cast<double>(W);
+      computed.strong.push_back(W > rows ? std::nan("")
+                                         : part / model.step_seconds(part, part / own, W, network));
+    }
+    all.push_back(computed);
+  }
+  return all;
+}
+
+void write_json(const ScalingBench& options, const Measured& measured, double foretold,
+                const std::vector<Computed>& computed) {
+  const auto times = [](const Times& of) {
+    return nlohmann::ordered_json{
+        {"median_s", of.middle()}, {"min_s", of.low()}, {"max_s", of.high()}};
+  };
+  nlohmann::ordered_json line = {{"preset", options.model.preset},
+                                 {"ranks", ranks().size()},
+                                 {"hosts", ranks().hosts()},
+                                 {"sequence_ranks", options.model.config.sequence_ranks},
+                                 {"threads", context().threads},
+                                 {"alone", times(measured.alone)},
+                                 {"shared", times(measured.strong)},
+                                 {"as_many_rows_each", times(measured.weak)},
+                                 {"without_exchange", times(measured.apart)},
+                                 {"shared_computed_s", foretold},
+                                 {"alpha_s", measured.network.alpha},
+                                 {"beta_bytes_per_s", measured.network.beta},
+                                 {"gamma_s", measured.gamma},
+                                 {"sigma", measured.sigma}};
+  for (const Bucket& bucket : measured.buckets)
+    line["buckets"].push_back({{"floats", bucket.floats}, {"ready_s", bucket.ready}});
+  for (const Computed& one : computed) {
+    nlohmann::ordered_json of = {
+        {"network", one.network}, {"ranks", kRanksComputed}, {"weak", one.weak}};
+    for (const double x : one.strong)
+      of["strong"].push_back(std::isnan(x) ? nlohmann::ordered_json() : nlohmann::ordered_json(x));
+    line["computed"].push_back(of);
+  }
+  print_json_line(line);
+}
+
+void write_text(const ModelConfig& model, const ScalingBench& options, const Measured& measured,
+                double foretold, const std::vector<Computed>& computed) {
+  const auto W = static_cast<double>(ranks().size());
+  fmt::print("{}: {}, batch {}\n{} ranks on {} host{}, {} thread{} each, {}\n\n",
+             options.model.preset, to_string(model), options.model.config.batch, ranks().size(),
+             ranks().hosts(), ranks().hosts() == 1 ? "" : "s", context().threads,
+             context().threads == 1 ? "" : "s", ranks().library());
+  const auto row = [](const char* name, const Times& of) {
+    fmt::print("{:<52} {:>10.1f} {:>10.1f} {:>10.1f}\n", name, 1e3 * of.middle(), 1e3 * of.low(),
+               1e3 * of.high());
+  };
+  fmt::print("{:<52} {:>10} {:>10} {:>10}\n", "ms a step", "median", "least", "most");
+  row("rank 0 alone", measured.alone);
+  row("all ranks share its work", measured.strong);
+  row("all ranks, as many rows each", measured.weak);
+  row("the same without exchange", measured.apart);
+  const double alone = measured.alone.middle();
+  fmt::print(
+      "\nefficiency: strong {:.3f}, weak {:.3f}, of which the cores' {:.3f}, of messages {:.3f}\n",
+      alone / (W * measured.strong.middle()), alone / measured.weak.middle(),
+      alone / measured.apart.middle(), measured.apart.middle() / measured.weak.middle());
+  double floats = 0;
+  for (const Bucket& bucket : measured.buckets) floats += bucket.floats;
+  fmt::print(
+      "transport: {:.1f} us a message, {:.2f} GB/s; {:.1f} MB of gradients in {} sums; a step's "
+      "time "
+      "varies by {:.1f}%\n",
+      1e6 * measured.network.alpha, measured.network.beta / 1e9, 4e-6 * floats,
+      measured.buckets.size(), 100 * measured.sigma);
+  fmt::print("the shared step is {:.1f} ms by the model, {:+.1f}% of what was measured\n\n",
+             1e3 * foretold, 100 * (foretold / measured.strong.middle() - 1));
+  fmt::print("efficiency of more ranks, one a host: computed, not measured\n{:<34}", "");
+  for (const int64_t ranks_computed : kRanksComputed) fmt::print(" {:>8}", ranks_computed);
+  fmt::print("\n");
+  for (const Computed& one : computed)
+    for (const bool weak : {true, false}) {
+      fmt::print("{:<34}", one.network + (weak ? ", weak" : ", strong"));
+      for (const double x : weak ? one.weak : one.strong)
+        fmt::print(" {:>8}", std::isnan(x) ? "-" : fmt::format("{:.2f}", x));
+      fmt::print("\n");
+    }
+  const int64_t rows = options.model.config.batch * options.model.config.accumulate;
+  fmt::print(
+      "weak: as many rows for each rank; strong: the {} rows of a step are shared, by as many "
+      "ranks at "
+      "most; --sequence-ranks shares their positions\n",
+      rows);
+}
+
+}  // namespace
+
+void run(ScalingBench options) {
+  require(!ranks().alone(),
+          "linea bench scaling compares several processes: start it by mpirun -n 2, or more");
+  require(options.repeats >= 1, "`repeats` is {}; at least 1", options.repeats);
+  networks(options.network);
+  const ModelConfig model = chosen_model(options.model);
+  const Measured measured = measure(model, options);
+  const ScalingModel scaling{measured.buckets, measured.gamma, measured.sigma};
+  // A rank computes its share of what all compute at once without exchange.
+  const int64_t W = ranks().size();
+  const double part = measured.apart.middle() / static_cast<double>(W),
+               foretold =
+                   scaling.step_seconds(part, part / measured.strong.middle(), W, measured.network);
+  if (!ranks().is_main()) return;
+  const std::vector<Computed> computed = compute(options, measured, scaling);
+  if (options.json) return write_json(options, measured, foretold, computed);
+  write_text(model, options, measured, foretold, computed);
+}
+
+}  // namespace linea::bench
