@@ -271,8 +271,8 @@ TEST_F(Lab, BuildsALessonOfOnesOwn) {
   EXPECT_EQ(bytes("lab/own-my-lesson.html"), page);
 
   put("wrong.md",
-                        "# Y \u00b7 Wrong\n\n```run 1\nlinea attend --in lessons/toy.json "
-                        "--causal\n```\n\n```expect exact\ny 7\n```\n");
+      "# Y \u00b7 Wrong\n\n```run 1\nlinea attend --in lessons/toy.json "
+      "--causal\n```\n\n```expect exact\ny 7\n```\n");
   EXPECT_EQ(linea("lab build wrong.md --out lab").code, 4);
   put("kind.md", "# Z \u00b7 Z\n\n```python\nprint(1)\n```\n");
   refused(3, "lab build kind.md --out other", {"kind.md", "'python'", "formula"});
