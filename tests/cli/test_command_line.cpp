@@ -50,7 +50,8 @@ TEST_F(CommandLine, NamesWhatIsWrong) {
           {"--prompt", "--prompt-file", "exclude each other: choose one"});
   refused(2, "eval run --json=5x", {"--json: 5x is neither true nor false"});
   refused(2, "", {"linea needs a command: train, sample,", "linea --help"});
-  refused(2, "bench", {"linea bench needs a subcommand: attention, train, sample, memory"});
+  refused(2, "bench",
+          {"linea bench needs a subcommand: attention, train, scaling, sample, memory"});
   // Numbers as they were typed.
   refused(2, "sample run --seed 18446744073709551615", {"--seed is 18446744073709551615;"});
   refused(2, kCopy + " --seed 18446744073709551615 --out run", {"--seed is 18446744073709551615;"});

@@ -62,7 +62,7 @@ TEST_F(ManualTest, VersionIsThatOfInfo) {
 
 TEST_F(ManualTest, BashCompletesCommandsFlagsAndChoices) {
   EXPECT_EQ(completed("linea tr"), "train");
-  EXPECT_EQ(completed("linea bench ''"), "attention train sample memory");
+  EXPECT_EQ(completed("linea bench ''"), "attention train scaling sample memory");
   EXPECT_EQ(completed("linea train --pres"), "--preset");
   EXPECT_EQ(completed("linea train --preset mnist"),
             "mnist-cpu mnist-linear mnist-paper mnist-quick");
@@ -100,7 +100,7 @@ TEST_F(ManualTest, BashCompletesPaths) {
 // A flag that takes a text has words or paths, but for those that take any text.
 TEST_F(ManualTest, EveryTextIsCompletedOrFree) {
   if (kSanitized) GTEST_SKIP() << "texts alone; the release build's tests do it";
-  const std::set<std::string> free = {"--prompt",   "--stop",    "--class",
+  const std::set<std::string> free = {"--prompt",   "--stop",    "--class",       "--network",
                                       "--max-time", "--pattern", "--comm-timeout"};
   std::set<std::string> seen;
   const std::function<void(const std::string&)> check = [&](const std::string& command) {
