@@ -1,26 +1,11 @@
 #include "autograd/linear_attention.h"
 
-#include <limits>
-
 #include "autograd/ops.h"
+#include "autograd/state_scan.h"
+#include "autograd/tile_state.h"
 
 namespace linea {
 namespace {
-
-constexpr double kNothing = -std::numeric_limits<double>::infinity();
-
-// S, z and their scales of one tile, or the gradients of these.
-template <typename A>
-struct TileState {
-  TileState(int64_t batch_heads, int64_t features, int64_t values, bool scaled)
-      : state(Tensor::zeros({batch_heads, features, values}, dtype_of(A{}))),
-        key_sum(Tensor::zeros({batch_heads, features}, dtype_of(A{}))) {
-    if (scaled) scale = Tensor::full({batch_heads, features}, dtype_of(A{}), kNothing);
-  }
-  ChunkState<A> view() const { return {state.data<A>(), key_sum.data<A>(), pointer<A>(scale)}; }
-  std::vector<Tensor> tensors() const { return {state, key_sum, scale}; }
-  Tensor state, key_sum, scale;
-};
 
 // Log weights and log decays [B,H,N]; undefined: 0.
 struct LogGates {
@@ -54,14 +39,6 @@ struct GradientTensors {
   const std::vector<Tensor>& parameters;
 };
 
-// What a part of sequences takes over in a call and keeps for its backward pass; first: the number of
-// the first batch head that the pass has. Null: whole sequences.
-struct PartStates {
-  SequencePart* part = nullptr;
-  std::shared_ptr<TakenStates> taken{};
-  int64_t first = 0;
-};
-
 // The forward and the backward pass of one call, and the step of one position.
 template <typename T>
 class LinearPass {
@@ -71,7 +48,7 @@ class LinearPass {
   LinearPass(const FeatureMap& map, const Heads& in, const LogGates& gates,
              const LinearAttentionOptions& options, PartStates states = {})
       : map_(map),
-        plan_(map, in.q, in.v, options, map.in_kernel(), gates.defined()),
+        plan_(map, in.q, in.v, options, map.in_kernel(), gates.defined(), !map.straight_through()),
         in_(in),
         gates_(gates),
         states_(std::move(states)),
@@ -79,15 +56,34 @@ class LinearPass {
         scaled_(has_scales(map, gates)) {}
 
   void forward(const HeadTensor& y, const RowSums& sums) const {
-    plan_.each_tile([&](const Tile& tile) { LinearPass(*this).forward_tile(tile, y, sums); });
+    if (plan_.scans) return forward_by_scan(y, sums);
+    plan_.each_tile([&](const Tile& tile) {
+      const TileState<A> running = tile_state(tile, plan_.values);
+      take_over(states_.part, PartPass::forward, running.tensors(), states_.taken.get(),
+                states_.first + tile.first_bh);
+      LinearPass(*this).sweep_forward(tile, y, sums, running);
+      hand_on(states_.part, PartPass::forward, running.tensors());
+    });
   }
 
   void backward(const RowSums& sums, const HeadTensor& y, const GradientTensors& grads) const {
     const Tensor ddenominator({plan_.batch_heads, plan_.length}, dtype_of(A{}));
+    if (plan_.scans) return backward_by_scan(sums, y, grads, ddenominator);
     plan_.each_tile([&](const Tile& tile) {
       const LinearPass own(*this);
-      own.sweep_queries(tile, sums, y, grads, ddenominator);
-      own.sweep_keys(tile, sums, grads, ddenominator);
+      {
+        const TileState<A> before = tile_state(tile, plan_.values);
+        if (states_.taken) restore(*states_.taken, before.tensors(), states_.first + tile.first_bh);
+        own.sweep_queries(tile, sums, y, grads, ddenominator, before);
+      }
+      const TileState<A> running = tile_state(tile, plan_.values),
+                         coded = tile_state(map_.straight_through() ? tile : Tile{},
+                                            plan_.key_size * (plan_.values + 1));
+      for (const TileState<A>* state : {&running, &coded})
+        take_over(states_.part, PartPass::back, state->tensors());
+      own.sweep_keys(tile, sums, grads, ddenominator, running, coded);
+      for (const TileState<A>* state : {&running, &coded})
+        hand_on(states_.part, PartPass::back, state->tensors());
     });
   }
 
@@ -100,6 +96,54 @@ class LinearPass {
   }
 
  private:
+  TileState<A> states_of_all() const {
+    return {plan_.batch_heads, plan_.features, plan_.values, scaled_};
+  }
+
+  // The state of a part's own keys first; then, by a scan, that of all before it.
+  void forward_by_scan(const HeadTensor& y, const RowSums& sums) const {
+    const TileState<A> before = states_of_all();
+    plan_.each_tile([&](const Tile& tile) {
+      LinearPass(*this).sweep_forward(tile, y, sums, {before, tile.first_bh, tile.batch_heads},
+                                      Visits::updates);
+    });
+    scan_states(*states_.part, PartPass::forward, before.tensors(), own_decay());
+    for (const Tensor& x : before.tensors())
+      (*states_.taken)[states_.first].push_back(x.defined() ? x.clone() : x);
+    plan_.each_tile([&](const Tile& tile) {
+      LinearPass(*this).sweep_forward(tile, y, sums, {before, tile.first_bh, tile.batch_heads});
+    });
+  }
+
+  void backward_by_scan(const RowSums& sums, const HeadTensor& y, const GradientTensors& grads,
+                        const Tensor& ddenominator) const {
+    const TileState<A> before = states_of_all(), after = states_of_all(), none(after, 0, 0);
+    restore(*states_.taken, before.tensors(), states_.first);
+    plan_.each_tile([&](const Tile& tile) {
+      const LinearPass own(*this);
+      own.sweep_queries(tile, sums, y, grads, ddenominator,
+                        {before, tile.first_bh, tile.batch_heads});
+      own.sweep_keys(tile, sums, grads, ddenominator, {after, tile.first_bh, tile.batch_heads},
+                     none, Visits::updates);
+    });
+    scan_states(*states_.part, PartPass::back, after.tensors(), own_decay());
+    plan_.each_tile([&](const Tile& tile) {
+      LinearPass(*this).sweep_keys(tile, sums, grads, ddenominator,
+                                   {after, tile.first_bh, tile.batch_heads}, none);
+    });
+  }
+
+  // The sum of each batch head's log decays, f64 [BH]; undefined without.
+  Tensor own_decay() const {
+    if (!gates_.decay.defined()) return {};
+    const Tensor totals = Tensor::zeros({plan_.batch_heads}, DType::f64);
+    ops::reverse_cumsum(gates_.decay, totals);
+    return totals;
+  }
+
+  // What a sweep visits: all, or what updates an empty state alone, keys, or in reverse queries.
+  enum class Visits : uint8_t { all, updates };
+
   // The rows of q or k in a segment, and their features unless the kernels compute those.
   struct SideRows {
     bool present = false;
@@ -131,13 +175,13 @@ class LinearPass {
   ChunkInput<T> input(const SideRows& q, const SideRows& k, const Tile& segment) const {
     ChunkInput<T> in;
     if (q.present) in.q = feature_rows(q.features.rows, in_.q, segment);
+    if (gates_.decay.defined()) in.decay = plan_.strided(gates_.decay, 1, segment);
     if (!k.present) return in;
     in.k = feature_rows(k.features.rows, in_.k, segment);
     in.v = plan_.rows(in_.v, segment);
     if (k.features.weight.defined())
       in.weight = {k.features.weight.template data<T>(), segment.length};
     if (gates_.weight.defined()) in.weight = plan_.strided(gates_.weight, 1, segment);
-    if (gates_.decay.defined()) in.decay = plan_.strided(gates_.decay, 1, segment);
     return in;
   }
 
@@ -159,44 +203,41 @@ class LinearPass {
   // visit(segment, shape, q, k) over the segments, in reverse for a sweep backward. Not causal: all
   // segments update the state first (keys forward, queries backward), then all read it.
   template <typename Visit>
-  void sweep(const Tile& tile, bool reverse, const Visit& visit) const {
+  void sweep(const Tile& tile, bool reverse, Visits visits, const Visit& visit) const {
     std::vector<Tile> segments = plan_.segments(tile);
     if (reverse) std::reverse(segments.begin(), segments.end());
     const auto visit_with = [&](const Tile& segment, bool with_q, bool with_k) {
       ChunkShape shape = plan_.chunk_shape(segment);
-      const auto nothing = [&](bool before) {  // no part before this one, or after it
-        const SequencePart* const part = states_.part;
-        return part == nullptr || (before ? part->is_first() : part->is_last());
-      };
-      shape.starts = causal_ && segment.first == segments.front().first && nothing(!reverse);
-      shape.ends = causal_ && segment.first == segments.back().first && nothing(reverse);
+      const SequencePart* const part = states_.part;
+      const bool updates = visits == Visits::updates,
+                 starts = part == nullptr || (reverse ? part->is_last() : part->is_first()),
+                 ends = part == nullptr || (reverse ? part->is_first() : part->is_last());
+      shape.starts = causal_ && segment.first == segments.front().first && (starts || updates);
+      shape.ends = causal_ && segment.first == segments.back().first && ends && !updates;
       visit(segment, shape, with_q ? make(in_.q, Side::query, segment) : SideRows{},
             with_k ? make(in_.k, Side::key, segment) : SideRows{});
     };
-    if (!causal_)
+    if (!causal_ || visits == Visits::updates)
       for (const Tile& segment : segments) visit_with(segment, reverse, !reverse);
+    if (visits == Visits::updates) return;
     for (const Tile& segment : segments)
       visit_with(segment, causal_ || !reverse, causal_ || reverse);
   }
 
-  void forward_tile(const Tile& tile, const HeadTensor& y, const RowSums& sums) const {
-    const TileState<A> running = tile_state(tile, plan_.values);
-    take_over(states_.part, PartPass::forward, running.tensors(), states_.taken.get(),
-              states_.first + tile.first_bh);
-    sweep(tile, false,
+  void sweep_forward(const Tile& tile, const HeadTensor& y, const RowSums& sums,
+                     const TileState<A>& running, Visits visits = Visits::all) const {
+    sweep(tile, false, visits,
           [&](const Tile& segment, const ChunkShape& shape, const SideRows& q, const SideRows& k) {
             table_.chunk_forward(context(), shape, input(q, k, segment), running.view(),
                                  plan_.rows(y, segment), sums_of(sums, segment));
           });
-    hand_on(states_.part, PartPass::forward, running.tensors());
   }
 
   // dq, and the gradient of the denominators, along the states of the forward pass.
   void sweep_queries(const Tile& tile, const RowSums& sums, const HeadTensor& y,
-                     const GradientTensors& grads, const Tensor& ddenominator) const {
-    const TileState<A> running = tile_state(tile, plan_.values);
-    if (states_.taken) restore(*states_.taken, running.tensors(), states_.first + tile.first_bh);
-    sweep(tile, false,
+                     const GradientTensors& grads, const Tensor& ddenominator,
+                     const TileState<A>& running) const {
+    sweep(tile, false, Visits::all,
           [&](const Tile& segment, const ChunkShape& shape, const SideRows& q, const SideRows& k) {
             Features gradient;
             table_.chunk_backward_query(context(), shape, input(q, k, segment),
@@ -213,14 +254,10 @@ class LinearPass {
 
   // dk, dv and the gradients of the weights, along the gradients of the states.
   void sweep_keys(const Tile& tile, const RowSums& sums, const GradientTensors& grads,
-                  const Tensor& ddenominator) const {
-    const TileState<A> running = tile_state(tile, plan_.values);
+                  const Tensor& ddenominator, const TileState<A>& running,
+                  const TileState<A>& coded, Visits visits = Visits::all) const {
     const bool codes = map_.straight_through();
-    const TileState<A> coded =
-        tile_state(codes ? tile : Tile{}, plan_.key_size * (plan_.values + 1));
-    for (const TileState<A>* state : {&running, &coded})
-      take_over(states_.part, PartPass::back, state->tensors());
-    sweep(tile, true,
+    sweep(tile, true, visits,
           [&](const Tile& segment, const ChunkShape& shape, const SideRows& q, const SideRows& k) {
             const HeadRows<const T> dy = plan_.rows(grads.y, segment);
             const Strided<const A> grad_d = plan_.template strided<A>(ddenominator, 1, segment);
@@ -249,8 +286,6 @@ class LinearPass {
             }
             if (k.present) plan_.scatter(dk, segment, grads.in.k);
           });
-    for (const TileState<A>* state : {&running, &coded})
-      hand_on(states_.part, PartPass::back, state->tensors());
   }
 
   const FeatureMap& map_;

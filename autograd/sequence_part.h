@@ -47,6 +47,16 @@ class SequencePart {
   // those before them. The same for all parts.
   virtual int64_t tile(int64_t batch_heads) const { return batch_heads; }
 
+  // Whether the states of so many batch heads, which add up, are combined by a scan: in log2 P rounds of
+  // messages, where the parts would wait for one another longer than for one more pass over the keys.
+  virtual bool scans(int64_t batch_heads) const { return (void)batch_heads, false; }
+  // Sends bytes to the part `distance` after this one, in a backward pass before it, and returns those that
+  // the part as far on the other side sent; nothing where there is none.
+  virtual std::vector<uint8_t> shift(std::vector<uint8_t> bytes, int64_t distance, PartPass pass) {
+    return (void)bytes, (void)distance, (void)pass, std::vector<uint8_t>();
+  }
+  virtual int64_t parts() const { return 1; }
+
   // The first token of each sequence in its whole row, i32 [B,N], which the embedding of classes reads;
   // how many tokens of each whole sequence exist, empty: all.
   Tensor first_tokens{};

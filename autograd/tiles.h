@@ -28,12 +28,13 @@ struct Tile {
 };
 
 // The sizes of one call and how its work is cut. Where the kernels make the features, a segment is
-// the whole length: no more than a chunk of features ever exists.
+// the whole length: no more than a chunk of features ever exists. adds: states are sums, which parts of
+// sequences may scan.
 template <typename T>
 struct Plan {
   Plan(const FeatureMap& map, const HeadTensor& q, const HeadTensor& v,
        const LinearAttentionOptions& options, KernelFeature kernel_feature = KernelFeature::given,
-       bool gated = false)
+       bool gated = false, bool adds = false)
       : heads(q.heads),
         batch_heads(q.batches * q.heads),
         length(q.length),
@@ -53,8 +54,11 @@ struct Plan {
     chunk_ = std::min(options.chunk > 0 ? options.chunk : best, segment_);
     const int64_t size = in_kernel ? features * values : segment_ * features;
     if (const SequencePart* const part = sequence_part()) {
-      tiles_ = Schedule::in_order(batch_heads, part->tile(batch_heads));
-      return;
+      scans = adds && part->scans(batch_heads);
+      if (!scans) {
+        tiles_ = Schedule::in_order(batch_heads, part->tile(batch_heads));
+        return;
+      }
     }
     tiles_ = Schedule::in_cache(batch_heads,
                                 std::max<int64_t>(1, sizes.tile / std::max<int64_t>(size, 1)),
@@ -130,6 +134,7 @@ struct Plan {
   int64_t heads, batch_heads, length, key_size, features, values;
   FeatureKind kind;
   KernelFeature feature;
+  bool scans = false;  // SequencePart::scans
 
  private:
   LinearAttentionOptions options_;

@@ -1,5 +1,7 @@
 // The backward sweep: dk and dv from the gradients of the states. Formulas in
 // tensor/cpu/chunk_backward.h.
+#include <numeric>
+
 #include "tensor/cpu/chunk_backward.h"
 #include "tensor/cpu/kernel_tables.h"
 
@@ -100,7 +102,11 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
   each_chunk(ctx, shape, grads, M, chunk_workspace(shape), true,
              [&](ChunkWork<T> chunk, StateAccumulator<T>& running) {
                const int64_t bh = chunk.bh, first = chunk.first;
-               if (reads) chunk.take_keys(in, grads.scale != nullptr);
+               if (reads)
+                 chunk.take_keys(in, grads.scale != nullptr);
+               else if (in.decay.data != nullptr)
+                 running.decay(std::accumulate(in.decay.at(bh) + first,
+                                               in.decay.at(bh) + first + chunk.rows, T(0)));
                const T* e = updates ? ddenominator.at(bh) + first : nullptr;
                const QueryRows<T> q = updates ? queries_of(chunk, in, dy, saved) : QueryRows<T>{};
                if (reads) {

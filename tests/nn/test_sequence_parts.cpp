@@ -61,7 +61,7 @@ Outcome in_parts(const Attention& attention, const Inputs& x, const AttentionMas
     outputs.push_back(attention.forward(inputs.back(), here));
   }
   for (size_t p = outputs.size(); p-- > 0;) backward(outputs[p], cut(x.dy, cuts[p], cuts[p + 1]));
-  for (const auto& [to, box] : mail) EXPECT_TRUE(box.empty()) << "for part " << to.first;
+  for (const auto& [to, box] : mail.boxes) EXPECT_TRUE(box.empty()) << "for part " << to.first;
   const auto all = [&](const auto& of) {
     std::vector<Tensor> tensors;
     for (size_t p = 0; p < outputs.size(); ++p) tensors.push_back(of(p));
@@ -132,6 +132,30 @@ TEST(SequenceParts, OfAttentionsHaveTheBitsOfWholeSequences) {
   for (const char* name :
        {"linear", "performer", "soft-vq", "vq", "gdn", "ssd", "retnet", "gla", "kda"})
     EXPECT_TRUE(kSanitized || seen.count(name) == 1) << name;
+}
+
+// States that a scan combines are sums in another order. Gates let them decay to exp(-400) and below within a
+// part.
+TEST(SequenceParts, StatesThatAScanCombinesAreNearThoseOfWholeSequences) {
+  int64_t tried = 0;
+  for (AttentionOptions options : share_of(options_in_parts(), 3)) {
+    options.dtype = DType::f64;
+    const std::unique_ptr<Attention> attention = make_attention(options);
+    if (!attention->traits().denominators || attention->traits().straight_through) continue;
+    ++tried;
+    SCOPED_TRACE(label_of(options));
+    const double stddev = attention->traits().signed_weights ? 0.5 : 1;
+    const Inputs x = conformance::draw({2, 3, 1301, 5, 7}, DType::f64, stddev);
+    const AttentionMask mask{true, Tensor::from(std::vector<int32_t>{300, 1301}, {2})};
+    const Outcome whole = run(*attention, &Attention::forward, x, mask);
+    for (const std::vector<int64_t>& cuts :
+         {std::vector<int64_t>{0, 1301}, {0, 256, 1024, 1301}, {0, 256, 512, 768, 1280, 1301}}) {
+      const Outcome parts = in_parts(*attention, x, mask, cuts, -1);
+      EXPECT_LE(relative_error(whole.y, parts.y), 1e-10) << cuts.size();
+      EXPECT_LE(gradient_error(whole, parts), 1e-10) << cuts.size();
+    }
+  }
+  EXPECT_GE(tried, kSanitized ? 3 : 10);
 }
 
 }  // namespace

@@ -103,6 +103,13 @@ parts)
   done
   btl=self,tcp good 4 $text --attention $attention --sequence-ranks 4 --out tcp
   alike tcp whole 1e-4
+  # More ranks than tiles: a scan.
+  one="${text/--batch 2/--batch 1} --attention performer --features 16"
+  "$linea" $one --out one >out 2>err || wrong "one sequence"
+  good 4 $one --sequence-ranks 4 --out one4
+  alike one4 one 1e-4
+  good 4 $one --sequence-ranks 4 --out one4again
+  same one4again one4
   # The settings of cifar10-small. It is resumed with whole sequences.
   image="train --task digits --size 16 --levels 4 --class-token --examples 200 --batch 4 --rule gated --memory long --positions learned+grid"
   image="$image --layer-convolution 2d --class-embedding every --attention-output gated --optimizer muon --dtype bf16 $model"

@@ -15,7 +15,10 @@ constexpr int64_t kTilesAPart = 4;
 class RankPart final : public SequencePart {
  public:
   RankPart(Ranks* ranks, const RankCut& cut, const Share& own, int64_t length)
-      : SequencePart(own.first, own.end, length), ranks_(ranks), parts_(cut.parts) {
+      : SequencePart(own.first, own.end, length),
+        ranks_(ranks),
+        parts_(cut.parts),
+        part_(cut.part) {
     if (ranks_ == nullptr) return;
     for (const double threads :
          ranks_->all_gather(static_cast<double>(context().threads), "the threads of all ranks"))
@@ -39,6 +42,28 @@ class RankPart final : public SequencePart {
     ranks_->post(ranks_->rank() + (forward ? 1 : -1), std::move(bytes));
   }
 
+  // Where waiting for T tiles takes longer than one more sum over keys and queries.
+  bool scans(int64_t batch_heads) const override {
+    const int64_t size = tile(batch_heads), tiles = (batch_heads + size - 1) / size;
+    return context().device.kind == DeviceKind::cpu && 2 * parts_ > tiles;
+  }
+  std::vector<uint8_t> shift(std::vector<uint8_t> bytes, int64_t distance, PartPass pass) override {
+    const bool forward = pass == PartPass::forward;
+    const int64_t to = part_ + (forward ? distance : -distance),
+                  from = part_ - (forward ? distance : -distance);
+    const auto exists = [&](int64_t part) { return part >= 0 && part < parts_; };
+    std::vector<uint8_t> others(exists(from) && ranks_ != nullptr ? bytes.size() : 0);
+    if (ranks_ == nullptr) return others;
+    const auto rank_of = [&](int64_t part) {
+      return ranks_->rank() + static_cast<int>(part - part_);
+    };
+    if (exists(to)) ranks_->post(rank_of(to), std::move(bytes));
+    if (exists(from))
+      ranks_->take(rank_of(from), others.data(), others.size(), "the scan of the states");
+    return others;
+  }
+  int64_t parts() const override { return parts_; }
+
   // Every thread of the rank that has most computes a batch head.
   int64_t tile(int64_t batch_heads) const override {
     const int64_t tiles = kTilesAPart * parts_;
@@ -47,7 +72,7 @@ class RankPart final : public SequencePart {
 
  private:
   Ranks* ranks_;  // null: there are no others
-  int64_t parts_, smallest_tile_ = 1;
+  int64_t parts_, part_, smallest_tile_ = 1;
 };
 
 }  // namespace
