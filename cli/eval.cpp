@@ -18,7 +18,7 @@ namespace linea {
 namespace {
 
 struct EvalOptions {
-  std::string run, data, split = "val", weights = kLastWeights;
+  std::string run, data, split = "val", weights = kLastWeights, context = "windows";
   int64_t threads = 0;
   std::string device = "cpu";
   bool json = false;
@@ -32,6 +32,10 @@ Split split_named(const std::string& name) {
 
 void run_eval(const EvalOptions& options) {
   const Split split = split_named(options.split);
+  check_choice("context", options.context, {"windows", "carried"});
+  const bool carried = options.context == "carried";
+  require(!carried || ranks().alone(),
+          "`context` carried is the work of one process: start it without mpirun");
   use_machine(options.threads, options.device);
   SavedModel saved = load_model(options.run, "", weights_named(options.weights));
   print_note(saved.note);
@@ -40,8 +44,9 @@ void run_eval(const EvalOptions& options) {
   TerminalProgress progress;
   for (const std::string& note : task->notes()) progress.note(note);
   const Score score = with_model_memory(saved.model.get(), machine_hint(), [&] {
-    return evaluate(*saved.model, *task, split, saved.config.batch, 0,
-                    show_time_left(progress, "sequences"), &ranks());
+    const auto show = show_time_left(progress, "sequences");
+    if (carried) return evaluate_carried(*saved.model, *task, split, show);
+    return evaluate(*saved.model, *task, split, saved.config.batch, 0, show, &ranks());
   });
   if (progress.is_terminal()) progress.note("");
   if (!std::isfinite(score.loss))
@@ -54,7 +59,10 @@ void run_eval(const EvalOptions& options) {
                                      {"accuracy", score.accuracy},
                                      {"tokens", score.tokens}};
     if (saved.shape.answer_tokens > 0) result["majority"] = score.majority;
-    if (is_text(saved.shape)) result["bits_per_byte"] = score.bits_per_byte;
+    if (is_text(saved.shape)) {
+      result["bits_per_byte"] = score.bits_per_byte;
+      result["context"] = options.context;
+    }
     std::printf("%s\n", dump_json(result).c_str());
     return;
   }
@@ -64,8 +72,9 @@ void run_eval(const EvalOptions& options) {
         saved.step, options.split, score.loss, score.accuracy, score.majority, score.tokens);
     return;
   }
-  fmt::print("step {}, split {}: loss {:.4f} nats, {:.4f} {}, {}accuracy {:.4f}, {} tokens\n",
-             saved.step, options.split, score.loss, score.bits, bits_name(saved.shape),
+  fmt::print("step {}, split {}{}: loss {:.4f} nats, {:.4f} {}, {}accuracy {:.4f}, {} tokens\n",
+             saved.step, options.split, carried ? ", state carried" : "", score.loss, score.bits,
+             bits_name(saved.shape),
              is_text(saved.shape) ? fmt::format("{:.4f} bits/byte, ", score.bits_per_byte) : "",
              score.accuracy, score.tokens);
 }
@@ -81,6 +90,12 @@ void add_eval(CLI::App& program, int& exit_code) {
   add_option(command, "--data", options->data, "the data, if moved since training");
   add_option(command, "--split", options->split, "the split", OptionKind::shows_default);
   set_choices(command, "--split", {"val", "test"});
+  add_option(
+      command, "--context", options->context,
+      "of a text: windows as long as in training, or carried: one sequence, its state carried "
+      "through all of it (models without positions)",
+      OptionKind::shows_default);
+  set_choices(command, "--context", {"windows", "carried"});
   add_weights_flag(command, options->weights);
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
   add_option(command, "--device", options->device,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "tensor/ops.h"
 #include "train/run/batches.h"
@@ -11,7 +13,7 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kMaxTokens = 16384;
+constexpr int64_t kMaxTokens = 16384, kCarriedTokens = 4096;  // at a time
 
 void append(const std::vector<int32_t>& tokens, std::vector<int32_t>& all) {
   all.insert(all.end(), tokens.begin(), tokens.end());
@@ -82,11 +84,7 @@ struct Sums {
   }
 };
 
-void add_batch(const Model& model, const Task& task, const Batch& whole, SequencePart* part,
-               Sums& sums) {
-  const UseSequencePart use(part);
-  if (part != nullptr) take_batch(*part, task, whole);
-  const Batch batch = part == nullptr ? whole : positions_of(whole, *part);
+void add_batch(const Model& model, const Task& task, const Batch& batch, Sums& sums) {
   const std::vector<int32_t>& token_bytes = task.shape().token_bytes;
   const BatchTensors tensors = batch_tensors(task, batch);
   const Tensor outputs = model.forward(tensors.model_inputs(), false).value();
@@ -103,6 +101,38 @@ void add_batch(const Model& model, const Task& task, const Batch& whole, Sequenc
     ++sums.tokens;
   }
 }
+
+Score score_of(const Sums& sums) {
+  Score score;
+  score.tokens = static_cast<int64_t>(sums.tokens);
+  score.loss = sums.loss / sums.tokens;
+  score.bits = to_bits(score.loss);
+  if (sums.bytes > 0) score.bits_per_byte = to_bits(sums.loss) / sums.bytes;
+  score.accuracy = sums.correct / sums.tokens;
+  for (const double count : sums.classes)
+    score.majority = std::max(score.majority, count / sums.tokens);
+  return score;
+}
+
+// What operations handed on at the end of a part, in the order of their calls.
+using CarriedStates = std::vector<Tensor>;
+
+// A part that this process computes after the one before it.
+class CarriedPart final : public SequencePart {
+ public:
+  CarriedPart(const CarriedStates& before, int64_t first, int64_t end)
+      : SequencePart(first, end, std::numeric_limits<int64_t>::max()), before_(before) {}
+  void receive(const Tensor& into, PartPass) override {
+    if (!is_first()) ops::copy_into(before_.at(next_++), into);
+  }
+  void hand_on(const Tensor& from, PartPass) override { at_end_.push_back(from.clone()); }
+  const CarriedStates& states_at_end() const { return at_end_; }
+
+ private:
+  const CarriedStates& before_;
+  CarriedStates at_end_;
+  size_t next_ = 0;
+};
 
 }  // namespace
 
@@ -121,8 +151,10 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_
   if (task.shape().answer_tokens > 0) sums.classes.resize(static_cast<size_t>(task.vocab_size()));
   for (int64_t first = own.first; first < own.end; first += batch_size) {
     const int64_t end = std::min(first + batch_size, own.end);
-    add_batch(model, task, evaluation_batch(task, split, first, end - first, rows), part.get(),
-              sums);
+    const Batch batch = evaluation_batch(task, split, first, end - first, rows);
+    const UseSequencePart use(part.get());
+    if (part != nullptr) take_batch(*part, task, batch);
+    add_batch(model, task, part == nullptr ? batch : positions_of(batch, *part), sums);
     try {
       if (progress) progress(end - own.first, own.count());
     } catch (const Interrupted&) {
@@ -135,15 +167,35 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_
   if (sums.interrupted > 0) throw Interrupted();
   if (sums.tokens == 0)
     fail(ErrorKind::input, "the {} split has no scored token", split_name(split));
-  Score score;
-  score.tokens = static_cast<int64_t>(sums.tokens);
-  score.loss = sums.loss / sums.tokens;
-  score.bits = to_bits(score.loss);
-  if (sums.bytes > 0) score.bits_per_byte = to_bits(sums.loss) / sums.bytes;
-  score.accuracy = sums.correct / sums.tokens;
-  for (const double count : sums.classes)
-    score.majority = std::max(score.majority, count / sums.tokens);
-  return score;
+  return score_of(sums);
+}
+
+Score evaluate_carried(const Model& model, const Task& task, Split split,
+                       const std::function<void(int64_t, int64_t)>& progress) {
+  const NoGrad no_grad;
+  require(is_text(task.shape()),
+          "a state is carried through the tokens of a text, and this is none");
+  const auto takes_parts = [](const auto& attention) { return attention->traits().takes_parts; };
+  require(model.is_unbounded() &&
+              std::all_of(model.attentions().begin(), model.attentions().end(), takes_parts),
+          "a state is carried by models without positions whose attentions have a state of fixed "
+          "size: train one "
+          "with --positions none --attention linear, or evaluate windows");
+  const int64_t rows = task.rows(split), N = task.length(),
+                together = std::max<int64_t>(1, kCarriedTokens / N);
+  CarriedStates states;
+  Sums sums;
+  for (int64_t first = 0; first < rows; first += together) {
+    const int64_t end = std::min(first + together, rows);
+    Batch batch = task.eval_batch(split, first, end - first);  // the rows follow one another
+    batch.length *= std::exchange(batch.rows, 1);
+    CarriedPart part(states, first * N, end * N);
+    const UseSequencePart use(&part);
+    add_batch(model, task, batch, sums);
+    states = part.states_at_end();
+    if (progress) progress(end, rows);
+  }
+  return score_of(sums);
 }
 
 }  // namespace linea

@@ -44,4 +44,10 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch,
                int64_t max_rows = 0, const std::function<void(int64_t, int64_t)>& progress = {},
                Ranks* ranks = nullptr, int64_t sequence_ranks = 1);
 
+// The tokens of a split of a text as one sequence: the state is carried through all of it, by the parallel form
+// in parts, and no token is predicted without what came before. Errors: ErrorKind::usage, another task; a
+// model with positions, or with an attention whose state is not of a fixed size.
+Score evaluate_carried(const Model& model, const Task& task, Split split,
+                       const std::function<void(int64_t, int64_t)>& progress = {});
+
 }  // namespace linea

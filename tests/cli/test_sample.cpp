@@ -30,7 +30,7 @@ class Eval : public ProgramTest {
     const Outcome outcome = done("eval --json " + arguments);
     EXPECT_EQ(lines_of(outcome.out).size(), 1u) << outcome.out;
     const nlohmann::json result = parse_json(outcome.out);
-    EXPECT_EQ(result.size(), result.contains("bits_per_byte") ? 5u : 4u) << outcome.out;
+    EXPECT_EQ(result.size(), result.contains("bits_per_byte") ? 6u : 4u) << outcome.out;
     size_t at = 0;  // in this order
     for (const char* key : {"\"loss\":", "\"bits\":", "\"accuracy\":", "\"tokens\":"})
       EXPECT_NE(at = outcome.out.find(key, at), std::string::npos) << key << " in " << outcome.out;

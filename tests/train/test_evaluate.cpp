@@ -5,7 +5,9 @@
 
 #include "tensor/caching_allocator.h"
 #include "tests/cli/program.h"
+#include "tests/data/data_helpers.h"
 #include "tests/nn/attention_options.h"
+#include "tests/sanitized.h"
 #include "tests/train/first_rows.h"
 #include "train/run/training_step.h"
 
@@ -116,6 +118,69 @@ TEST(Evaluate, APartialEvaluationSpansTheSplit) {
     evaluate(model, eleven, Split::val, 3, 12);
     EXPECT_EQ(eleven.asked, (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10})) << name;
   }
+}
+
+class EvaluateText : public DataTest {};
+
+// A state that is carried through a split in parts, of which the last is shorter, gives each token what the
+// recurrent form gives it.
+TEST_F(EvaluateText, CarriesAStateAsTheRecurrentFormDoes) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += fmt::format("{} is {}. ", i % 97, i * i % 89);
+  const std::string file = put("t.txt", text);
+  for (const std::string& attention :
+       share_of(std::vector<std::string>{"linear", "performer", "gdn"}, 3)) {
+    RunConfig config = small(attention, 16, 16, 2);
+    config.task = "text";
+    config.task_settings = {{"length", 48}, {"data", file}};
+    config.positions = "none";
+    config.layer_convolution = "1d";
+    const std::unique_ptr<Task> task = make_task(task_options(config, ""));
+    const Transformer model(model_config(config, task->shape()));
+    const Score carried = evaluate_carried(model, *task, Split::val);
+
+    DecodeState state = model.start(1);
+    double loss = 0;
+    int64_t tokens = 0;
+    for (int64_t row = 0; row < task->rows(Split::val); ++row) {
+      const Batch batch = task->eval_batch(Split::val, row, 1);
+      for (size_t n = 0; n < batch.targets.size() && batch.targets[n] != kNotScored; ++n) {
+        const Tensor outputs =
+            model.step(state, Tensor::from(std::vector<int32_t>{batch.inputs[n]}, {1}));
+        loss += model.output_head()
+                    .losses(outputs.reshape({1, 1, outputs.numel()}),
+                            Tensor::from(std::vector<int32_t>{batch.targets[n]}, {1, 1}))
+                    .to_doubles()[0];
+        ++tokens;
+      }
+    }
+    EXPECT_EQ(carried.tokens, tokens);
+    EXPECT_GT(tokens, 4096);
+    EXPECT_NEAR(carried.loss, loss / static_cast<double>(tokens), 1e-6) << attention;
+    const Score windows = evaluate(model, *task, Split::val, 1);
+    EXPECT_EQ(windows.tokens, tokens);
+    EXPECT_NE(windows.loss, carried.loss);
+  }
+}
+
+TEST_F(EvaluateText, CarriesNoStateThatModelsDoNotHave) {
+  RunConfig config = small("linear", 16, 16, 1);
+  const std::unique_ptr<Task> copy = make_task(task_options(config, ""));
+  const Transformer of_copy(model_config(config, copy->shape()));
+  expect_error(ErrorKind::usage, {"this is none"},
+               [&] { evaluate_carried(of_copy, *copy, Split::val); });
+  const std::string file = put("t.txt", std::string(2000, 'a'));
+  config.task = "text";
+  config.task_settings = {{"length", 16}, {"data", file}};
+  const std::unique_ptr<Task> task = make_task(task_options(config, ""));
+  const Transformer with_positions(model_config(config, task->shape()));
+  config.positions = "none";
+  config.attention = "softmax";
+  config.attention_settings = {};
+  const Transformer softmax(model_config(config, task->shape()));
+  for (const Transformer* model : {&with_positions, &softmax})
+    expect_error(ErrorKind::usage, {"models without positions", "--positions none"},
+                 [&] { evaluate_carried(*model, *task, Split::val); });
 }
 
 }  // namespace
