@@ -52,7 +52,8 @@ class SequencePart {
   virtual bool scans(int64_t batch_heads) const { return (void)batch_heads, false; }
   // Sends bytes to the part `distance` after this one, in a backward pass before it, and returns those that
   // the part as far on the other side sent; nothing where there is none.
-  virtual std::vector<uint8_t> shift(std::vector<uint8_t> bytes, int64_t distance, PartPass pass) {
+  virtual std::vector<uint8_t> shift(const std::vector<uint8_t>& bytes, int64_t distance,
+                                     PartPass pass) {
     return (void)bytes, (void)distance, (void)pass, std::vector<uint8_t>();
   }
   virtual int64_t parts() const { return 1; }

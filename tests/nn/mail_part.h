@@ -42,10 +42,11 @@ class MailPart final : public SequencePart {
   }
   int64_t tile(int64_t batch_heads) const override { return tile_ > 0 ? tile_ : batch_heads; }
   bool scans(int64_t) const override { return tile_ < 0; }
-  std::vector<uint8_t> shift(std::vector<uint8_t> bytes, int64_t distance, PartPass pass) override {
+  std::vector<uint8_t> shift(const std::vector<uint8_t>& bytes, int64_t distance,
+                             PartPass pass) override {
     const int64_t step = pass == PartPass::forward ? distance : -distance;
     if (const int64_t to = index_ + step; to >= 0 && to < parts_)
-      mail_.scans[{to, pass, distance}].push_back(std::move(bytes));
+      mail_.scans[{to, pass, distance}].push_back(bytes);
     if (const int64_t from = index_ - step; from < 0 || from >= parts_) return {};
     std::deque<std::vector<uint8_t>>& box = mail_.scans[{index_, pass, distance}];
     require(!box.empty(), "part {} waits for what was not sent", index_);

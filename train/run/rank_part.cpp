@@ -47,7 +47,8 @@ class RankPart final : public SequencePart {
     const int64_t size = tile(batch_heads), tiles = (batch_heads + size - 1) / size;
     return context().device.kind == DeviceKind::cpu && 2 * parts_ > tiles;
   }
-  std::vector<uint8_t> shift(std::vector<uint8_t> bytes, int64_t distance, PartPass pass) override {
+  std::vector<uint8_t> shift(const std::vector<uint8_t>& bytes, int64_t distance,
+                             PartPass pass) override {
     const bool forward = pass == PartPass::forward;
     const int64_t to = part_ + (forward ? distance : -distance),
                   from = part_ - (forward ? distance : -distance);
@@ -57,7 +58,7 @@ class RankPart final : public SequencePart {
     const auto rank_of = [&](int64_t part) {
       return ranks_->rank() + static_cast<int>(part - part_);
     };
-    if (exists(to)) ranks_->post(rank_of(to), std::move(bytes));
+    if (exists(to)) ranks_->post(rank_of(to), bytes);
     if (exists(from))
       ranks_->take(rank_of(from), others.data(), others.size(), "the scan of the states");
     return others;
