@@ -118,7 +118,8 @@ TEST_F(CommandLine, TranslatesNamesOfOtherTrainers) {
 TEST_F(CommandLine, HelpFitsIntoAHundredColumnsWithAnExample) {
   if (kSanitized) GTEST_SKIP() << "texts alone; the release build's tests do it";
   check_help({});
-  EXPECT_EQ(commands_in(done("help bench").out), (Words{"attention", "train", "sample", "memory"}));
+  EXPECT_EQ(commands_in(done("help bench").out),
+            (Words{"attention", "train", "scaling", "sample", "memory"}));
   EXPECT_GE(commands_in(done("help").out).size(), 12u);
   // Continued under the description.
   const std::string help = done("help train").out;
