@@ -73,7 +73,7 @@ assert a["tokens"] == b["tokens"] and abs(a["loss"] / b["loss"] - 1) < 1e-6, (a,
   good 3 sample model.safetensors --count 5 --out of3.png
   cmp alone.png of3.png || wrong "samples differ"
   good 2 bench train --preset digits-demo --batch 4 --steps 2 --warmup 1 --json
-  grep -q '"ranks":2,"wait_share":' out || wrong "bench train does not measure two ranks"
+  grep -q '"ranks":2,"sequence_ranks":1,"wait_share":' out || wrong "bench train does not measure two ranks"
   good 2 bench scaling --preset digits-demo --batch 4 --repeats 1 --network 30,1.1 --json
   python3 -c 'import json; x = json.load(open("out"))
 assert x["ranks"] == 2 and x["shared_computed_s"] > 0 and len(x["computed"][0]["weak"]) == 4, x
