@@ -78,13 +78,13 @@ struct UseSequencePart : Scoped<SequencePart*> {
 using TakenStates = std::map<int64_t, std::vector<Tensor>>;
 
 // `running`: zeros, the state of some batch heads before the first position; null part: no effect.
-// Where taken is not null, keeps a copy of what was taken over for the backward pass.
+// Where `taken` is not null, saves a copy of what was taken over for the backward pass.
 void take_over(SequencePart* part, PartPass pass, const std::vector<Tensor>& running,
                TakenStates* taken = nullptr, int64_t first_bh = 0);
 void hand_on(SequencePart* part, PartPass pass, const std::vector<Tensor>& running);
 // ops::reverse_cumsum of x [...,N] along whole sequences.
 Tensor sums_from_end(const Tensor& x, SequencePart* part);
-// The states that take_over kept; `running` stays as it is where there are none.
+// Copies the states that take_over saved; `running` stays as it is where there are none.
 void restore(const TakenStates& taken, const std::vector<Tensor>& running, int64_t first_bh);
 
 }  // namespace linea

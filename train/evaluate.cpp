@@ -102,7 +102,9 @@ void add_batch(const Model& model, const Task& task, const Batch& batch, Sums& s
   }
 }
 
-Score score_of(const Sums& sums) {
+Score score_of(const Sums& sums, Split split) {
+  if (sums.tokens == 0)
+    fail(ErrorKind::input, "the {} split has no scored token", split_name(split));
   Score score;
   score.tokens = static_cast<int64_t>(sums.tokens);
   score.loss = sums.loss / sums.tokens;
@@ -114,7 +116,7 @@ Score score_of(const Sums& sums) {
   return score;
 }
 
-// What operations handed on at the end of a part, in the order of their calls.
+// What operations sent at the end of a part, in the order of their calls.
 using CarriedStates = std::vector<Tensor>;
 
 // A part that this process computes after the one before it.
@@ -165,9 +167,7 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_
   }
   sums.add_over(*ranks);
   if (sums.interrupted > 0) throw Interrupted();
-  if (sums.tokens == 0)
-    fail(ErrorKind::input, "the {} split has no scored token", split_name(split));
-  return score_of(sums);
+  return score_of(sums, split);
 }
 
 Score evaluate_carried(const Model& model, const Task& task, Split split,
@@ -195,7 +195,7 @@ Score evaluate_carried(const Model& model, const Task& task, Split split,
     states = part.states_at_end();
     if (progress) progress(end, rows);
   }
-  return score_of(sums);
+  return score_of(sums, split);
 }
 
 }  // namespace linea

@@ -179,7 +179,7 @@ StepResult TrainingStep::run(int64_t step, double learning_rate, const UpdateLim
     model_.skip_step();
     throw;
   }
-  if (context().device.kind != DeviceKind::cpu) {
+  if (context().device.kind != DeviceKind::cpu && !has_part()) {
     const Share next = batch_rows(0);
     batches_.prefetch((step + 1) * rows() + next.first, next.count());
   }
