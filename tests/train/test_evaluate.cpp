@@ -126,7 +126,8 @@ class EvaluateText : public DataTest {};
 // recurrent form gives it.
 TEST_F(EvaluateText, CarriesAStateAsTheRecurrentFormDoes) {
   std::string text;
-  for (int i = 0; i < 5000; ++i) text += fmt::format("{} is {}. ", i % 97, i * i % 89);
+  for (int i = 0; i < (kSanitized ? 5000 : 9500); ++i)
+    text += fmt::format("{} is {}. ", i % 97, i * i % 89);
   const std::string file = put("t.txt", text);
   for (const std::string& attention :
        share_of(std::vector<std::string>{"linear", "performer", "gdn"}, 3)) {
@@ -137,6 +138,12 @@ TEST_F(EvaluateText, CarriesAStateAsTheRecurrentFormDoes) {
     config.layer_convolution = "1d";
     const std::unique_ptr<Task> task = make_task(task_options(config, ""));
     const Transformer model(model_config(config, task->shape()));
+    for (const Parameter& parameter : model.parameters()) {  // so that what came before matters
+      std::vector<double> values = parameter.var.value().to_doubles();
+      if (parameter.var.shape().rank() == 2)
+        for (double& x : values) x *= 10;
+      write_values(values, parameter.var.value());
+    }
     const Score carried = evaluate_carried(model, *task, Split::val);
 
     DecodeState state = model.start(1);
@@ -155,11 +162,11 @@ TEST_F(EvaluateText, CarriesAStateAsTheRecurrentFormDoes) {
       }
     }
     EXPECT_EQ(carried.tokens, tokens);
-    EXPECT_GT(tokens, 4096);
+    EXPECT_GT(tokens, kSanitized ? 4096 : 2 * 4096);  // two parts, or three
     EXPECT_NEAR(carried.loss, loss / static_cast<double>(tokens), 1e-6) << attention;
     const Score windows = evaluate(model, *task, Split::val, 1);
     EXPECT_EQ(windows.tokens, tokens);
-    EXPECT_NE(windows.loss, carried.loss);
+    EXPECT_GT(std::abs(windows.loss - carried.loss), 1e-3);
   }
 }
 
