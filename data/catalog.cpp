@@ -12,8 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kBufferBytes = int64_t{1} << 20;
-
 PublishedFile mnist_file(const std::string& name, int64_t bytes, const std::string& sha256,
                          int64_t unpacked_bytes, const std::string& unpacked_md5) {
   const std::string archive = name + ".gz";

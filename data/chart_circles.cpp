@@ -19,14 +19,14 @@ constexpr double kNear = 12;  // no line is needed up to this distance
 constexpr double kOnLabel = 200, kOnCircle = 14, kThroughLabel = 120, kThroughLine = 60,
                  kThroughCircle = 25;
 
-struct Point {
+struct ChartPoint {
   double x, y;
 };
 
 // A label at one of its places.
 struct Candidate {
   Box box;
-  Point from, to;  // its line, from the circle to the box
+  ChartPoint from, to;  // its line, from the circle to the box
   double distance;
 };
 
@@ -36,24 +36,24 @@ double overlap(const Box& a, const Box& b) {
   return width > 0 && height > 0 ? std::min(width, height) : 0;
 }
 
-Point nearest(const Box& box, Point p) {
+ChartPoint nearest(const Box& box, ChartPoint p) {
   return {std::clamp(p.x, box.left, box.right), std::clamp(p.y, box.top, box.bottom)};
 }
 
-double side_of(Point a, Point b, Point c) {
+double side_of(ChartPoint a, ChartPoint b, ChartPoint c) {
   return (b.x - a.x) * (c.y - a.y) - (b.y - a.y) * (c.x - a.x);
 }
-bool cross(Point a, Point b, Point c, Point d) {
+bool cross(ChartPoint a, ChartPoint b, ChartPoint c, ChartPoint d) {
   return side_of(a, b, c) * side_of(a, b, d) < 0 && side_of(c, d, a) * side_of(c, d, b) < 0;
 }
 bool crosses(const Candidate& line, const Box& box) {
-  const Point corners[] = {
+  const ChartPoint corners[] = {
       {box.left, box.top}, {box.right, box.top}, {box.right, box.bottom}, {box.left, box.bottom}};
   return cross(line.from, line.to, corners[0], corners[2]) ||
          cross(line.from, line.to, corners[1], corners[3]);
 }
 bool passes(const Candidate& line, const Circle& circle) {
-  const Point d = {line.to.x - line.from.x, line.to.y - line.from.y};
+  const ChartPoint d = {line.to.x - line.from.x, line.to.y - line.from.y};
   const double squared = std::max(d.x * d.x + d.y * d.y, 1e-9);
   const double at = std::clamp(
       ((circle.x - line.from.x) * d.x + (circle.y - line.from.y) * d.y) / squared, 0.0, 1.0);
@@ -74,7 +74,7 @@ std::vector<Candidate> candidates_of(const Circle& circle, const Box& frame) {
       if (box.left < frame.left || box.right > frame.right || box.top < frame.top ||
           box.bottom > frame.bottom)
         continue;
-      const Point to = nearest(box, {circle.x, circle.y});
+      const ChartPoint to = nearest(box, {circle.x, circle.y});
       const double far = std::hypot(to.x - circle.x, to.y - circle.y);
       if (far < circle.radius) continue;  // a corner reaches into it
       const double edge = circle.radius / std::max(far, 1e-9);
@@ -123,7 +123,7 @@ class Placer {
     double cost = own.distance;
     for (size_t j = 0; j < circles_.size() && cost < limit; ++j) {
       const Circle& circle = circles_[j];
-      const Point p = nearest(own.box, {circle.x, circle.y});
+      const ChartPoint p = nearest(own.box, {circle.x, circle.y});
       const double within = circle.radius - std::hypot(p.x - circle.x, p.y - circle.y);
       if (within > 0) cost += kOnCircle * (2 + within);
       if (has_line && j != i && passes(own, circle)) cost += kThroughCircle;

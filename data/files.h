@@ -14,6 +14,7 @@
 namespace linea {
 
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
+constexpr int64_t kBufferBytes = int64_t{1} << 20;  // of a file that is read piece by piece
 
 // The size in bytes. Error: ErrorKind::input unless `path` is a regular file.
 int64_t plain_file_size(const std::filesystem::path& path);

@@ -11,11 +11,6 @@
 #include "data/files.h"
 
 namespace linea {
-namespace {
-
-constexpr size_t kBufferBytes = size_t{1} << 20;
-
-}  // namespace
 
 struct Hasher::State {
   EVP_MD_CTX* context = EVP_MD_CTX_new();

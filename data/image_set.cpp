@@ -1,5 +1,7 @@
 #include "data/image_set.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace linea {
@@ -14,6 +16,14 @@ ImageSet split_off(ImageSet& set, int64_t count) {
   set.pixels.erase(pixel_cut, set.pixels.end());
   set.labels.erase(label_cut, set.labels.end());
   return rest;
+}
+
+void split_off_val(ImageSplits& splits, int64_t parts, const std::string& name) {
+  const int64_t count = splits.train.count();
+  if (count < 2)
+    fail(ErrorKind::input, "{}: has {} training image, training and val need one each", name,
+         count);
+  splits.val = split_off(splits.train, std::max<int64_t>(1, count / parts));
 }
 
 void append(ImageSet& set, const ImageSet& more) {

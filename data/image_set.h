@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace linea {
@@ -26,6 +27,10 @@ inline uint8_t luma(int red, int green, int blue) {
 
 // Moves the last `count` images into a new set.
 ImageSet split_off(ImageSet& set, int64_t count);
+
+// Moves the last 1 / `parts` of the training images, at least one, into val. Error:
+// ErrorKind::input where there are fewer than two; it begins with `name`.
+void split_off_val(ImageSplits& splits, int64_t parts, const std::string& name);
 
 // Appends the images of `more`, of the same side and channels, to `set`.
 void append(ImageSet& set, const ImageSet& more);

@@ -19,10 +19,10 @@
 namespace linea {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::json;
 
 constexpr char kMetadata[] = "__metadata__";
-constexpr size_t kMaxDepth = 4;  // of nested objects and lists; the format needs 3
+constexpr size_t kMaxNesting = 4;  // of nested objects and lists; the format needs 3
 
 struct ElementType {
   const char* name;
@@ -120,8 +120,8 @@ class HeaderReader : public json::json_sax_t {
 };
 
 bool HeaderReader::open(bool object) {
-  if (depth() == kMaxDepth)
-    refuse(path_, "{} of its header is nested deeper than {} levels", where(), kMaxDepth);
+  if (depth() == kMaxNesting)
+    refuse(path_, "{} of its header is nested deeper than {} levels", where(), kMaxNesting);
   keys_.emplace_back();
   if (object && depth() == 2) {
     entry_ = SafetensorsEntry{};

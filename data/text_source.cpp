@@ -16,7 +16,7 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kBlock = 1 << 20, kEnds = 1 << 16;
+constexpr int64_t kEnds = 1 << 16;
 
 }  // namespace
 
@@ -97,7 +97,7 @@ void TextSource::for_each_block(int64_t first, int64_t end,
                                 const std::function<void(std::string_view)>& visit) const {
   std::string buffer;
   while (first < end) {
-    const int64_t stop = std::min(end, first + kBlock);
+    const int64_t stop = std::min(end, first + kBufferBytes);
     std::string_view block = read(first, stop, buffer);
     if (stop < end) block = block.substr(0, whole_characters(block));
     visit(block);

@@ -12,13 +12,13 @@
 namespace linea {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::json;
 
-constexpr int64_t kMaxTokens = 65536;
+constexpr int64_t kMaxCharacters = 65536;
 constexpr int32_t kNoToken = -1;
 constexpr const char* kWords = "spaced";  // the rule of first_word()
 
-char32_t byte_at(std::string_view text, size_t position) {
+char32_t byte_code(std::string_view text, size_t position) {
   return static_cast<unsigned char>(text[position]);
 }
 
@@ -30,7 +30,7 @@ bool can_be_shown(char32_t code) {
          !in(0x2028, 0x202E) && !in(0x3099, 0x309A) && code != 0xFEFF;
 }
 
-std::string describe(Vocabulary::Kind kind, char32_t code) {
+std::string describe_code(Vocabulary::Kind kind, char32_t code) {
   const auto number = static_cast<uint32_t>(code);
   if (kind != Vocabulary::Kind::characters) return fmt::format("byte 0x{:02X}", number);
   if (!can_be_shown(code)) return fmt::format("character U+{:04X}", number);
@@ -39,7 +39,7 @@ std::string describe(Vocabulary::Kind kind, char32_t code) {
   return fmt::format("character '{}' (U+{:04X})", shown, number);
 }
 
-[[noreturn]] void fail_damaged(const std::string& reason) {
+[[noreturn]] void fail_vocabulary(const std::string& reason) {
   fail(ErrorKind::input, "the vocabulary is damaged: {}; use another checkpoint", reason);
 }
 
@@ -78,10 +78,10 @@ Vocabulary VocabularyScan::vocabulary(const std::string& name) const {
   std::vector<char32_t> codes;
   for (char32_t code = 0; code < (utf8 ? characters_.size() : seen_.size()); ++code)
     if (utf8 ? characters_[code] : seen_[code]) codes.push_back(code);
-  if (static_cast<int64_t>(codes.size()) > kMaxTokens)
+  if (static_cast<int64_t>(codes.size()) > kMaxCharacters)
     fail(ErrorKind::input,
          "{}: has {} distinct characters, at most {} can be tokens; use another text", name,
-         codes.size(), kMaxTokens);
+         codes.size(), kMaxCharacters);
   return Vocabulary(utf8 ? Vocabulary::Kind::characters : Vocabulary::Kind::bytes,
                     std::move(codes));
 }
@@ -115,26 +115,26 @@ namespace {
 
 BytePairs parse_pairs(const json& document) {
   if (!document.contains("words") || document["words"] != kWords)
-    fail_damaged(fmt::format("its rule of words is not \"{}\"", kWords));
+    fail_vocabulary(fmt::format("its rule of words is not \"{}\"", kWords));
   const json merges = document.value("merges", json());
-  if (!merges.is_array()) fail_damaged("it has no list of merges");
+  if (!merges.is_array()) fail_vocabulary("it has no list of merges");
   std::vector<BytePair> pairs;
   const auto token = [](const json& merge, size_t index) {
     const json& entry = merge[index];
     const int64_t number = entry.is_number_integer() ? entry.get<int64_t>() : -1;
-    if (number < 0 || number >= kMaxPairTokens) fail_damaged("a merge is not of two tokens");
+    if (number < 0 || number >= kMaxPairTokens) fail_vocabulary("a merge is not of two tokens");
     return static_cast<uint16_t>(number);
   };
   for (const json& merge : merges) {
-    if (!merge.is_array() || merge.size() != 2) fail_damaged("a merge is not of two tokens");
+    if (!merge.is_array() || merge.size() != 2) fail_vocabulary("a merge is not of two tokens");
     pairs.push_back({token(merge, 0), token(merge, 1)});
   }
   if (document["tokens"] != kByteTokens + static_cast<int64_t>(pairs.size()))
-    fail_damaged("it has another number of tokens than its merges give");
+    fail_vocabulary("it has another number of tokens than its merges give");
   try {
     return BytePairs(std::move(pairs));
   } catch (const Error& error) {
-    fail_damaged(error.what());
+    fail_vocabulary(error.what());
   }
 }
 
@@ -142,19 +142,19 @@ BytePairs parse_pairs(const json& document) {
 
 Vocabulary Vocabulary::parse(const std::string& text) {
   const json document = parse_json(text);
-  if (document.is_discarded() || !document.is_object()) fail_damaged("it is not a JSON object");
+  if (document.is_discarded() || !document.is_object()) fail_vocabulary("it is not a JSON object");
   if (!document.contains("kind") || !document.contains("tokens"))
-    fail_damaged("it has no \"kind\" or no \"tokens\"");
+    fail_vocabulary("it has no \"kind\" or no \"tokens\"");
   const json& kind_name = document["kind"];
   if (kind_name == "byte_pairs") return of_pairs(parse_pairs(document));
   if (kind_name != "characters" && kind_name != "bytes")
-    fail_damaged("its kind is none of \"characters\", \"bytes\" and \"byte_pairs\"");
+    fail_vocabulary("its kind is none of \"characters\", \"bytes\" and \"byte_pairs\"");
   const Kind kind = kind_name == "bytes" ? Kind::bytes : Kind::characters;
   const int64_t limit = kind == Kind::bytes ? 256 : static_cast<int64_t>(kCodePoints);
 
   const json& tokens = document["tokens"];
-  if (!tokens.is_array() || tokens.empty() || tokens.size() > kMaxTokens)
-    fail_damaged(fmt::format("its tokens are not a list of 1 to {} numbers", kMaxTokens));
+  if (!tokens.is_array() || tokens.empty() || tokens.size() > kMaxCharacters)
+    fail_vocabulary(fmt::format("its tokens are not a list of 1 to {} numbers", kMaxCharacters));
   std::vector<char32_t> codes;
   for (const json& entry : tokens) {
     // An unsigned number beyond int64 wraps to a negative one and fails the range check.
@@ -162,7 +162,7 @@ Vocabulary Vocabulary::parse(const std::string& text) {
     const bool ascends = codes.empty() || code > static_cast<int64_t>(codes.back());
     if (code < 0 || code >= limit || !ascends ||
         (kind == Kind::characters && is_surrogate(static_cast<char32_t>(code))))
-      fail_damaged(
+      fail_vocabulary(
           fmt::format("token {} is not a character above the one before it", codes.size()));
     codes.push_back(static_cast<char32_t>(code));
   }
@@ -183,11 +183,11 @@ std::string Vocabulary::remedy_for(char32_t code, char32_t before, std::string_v
   for (const char32_t composed : {with_before, compose(code, after), compose(with_before, after)})
     if (composed != 0 && has(composed))
       return fmt::format(", which has it composed, as {}; convert the text to NFC (uconv -x nfc)",
-                         describe(kind_, composed));
+                         describe_code(kind_, composed));
   if (const auto [first, mark] = decompose(code); mark != 0 && has(mark))
     return fmt::format(
         ", which has it decomposed, as {} and {}; convert the text to NFD (uconv -x nfd)",
-        describe(kind_, first), describe(kind_, mark));
+        describe_code(kind_, first), describe_code(kind_, mark));
   return "; leave it out";
 }
 
@@ -225,14 +225,14 @@ void Vocabulary::encode_part(std::string_view part, const std::string& what, int
   const auto number = [&] { return first + static_cast<int64_t>(tokens.size()); };
   for (size_t position = 0; position < part.size();) {
     const char32_t code =
-        kind_ == Kind::bytes ? byte_at(part, position++) : next_character(part, position);
+        kind_ == Kind::bytes ? byte_code(part, position++) : next_character(part, position);
     if (code == kNotUtf8)
       fail(ErrorKind::input,
            "{} byte 0x{:02X} after {} characters is not UTF-8; the vocabulary needs UTF-8", what,
-           static_cast<uint32_t>(byte_at(part, position)), number());
+           static_cast<uint32_t>(byte_code(part, position)), number());
     if (!has(code))
       fail(ErrorKind::input, "{} {} at position {} is not in the vocabulary of {} tokens{}", what,
-           describe(kind_, code), number() + 1, size(),
+           describe_code(kind_, code), number() + 1, size(),
            remedy_for(code, tokens.empty() ? 0 : codes_[static_cast<size_t>(tokens.back())],
                       part.substr(position)));
     tokens.push_back(token_of_[code]);
@@ -261,7 +261,7 @@ std::vector<std::string> Vocabulary::missing_from(const Vocabulary& other) const
   std::vector<std::string> missing;
   if (kind_ == other.kind_)
     for (const char32_t code : codes_)
-      if (!other.has(code)) missing.push_back(describe(kind_, code));
+      if (!other.has(code)) missing.push_back(describe_code(kind_, code));
   return missing;
 }
 
@@ -281,7 +281,7 @@ std::string Vocabulary::difference_from(const Vocabulary& other) const {
       std::mismatch(codes_.begin(), codes_.end(), other.codes_.begin(), other.codes_.end());
   if (own == codes_.end() && theirs == other.codes_.end()) return "";
   const bool added = theirs == other.codes_.end() || (own != codes_.end() && *own < *theirs);
-  return describe(kind_, added ? *own : *theirs) + (added ? " is new" : " is missing");
+  return describe_code(kind_, added ? *own : *theirs) + (added ? " is new" : " is missing");
 }
 
 std::string WholeCharacters::add(std::string_view piece) {

@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 constexpr int64_t kPlane = kCifar10Side * kCifar10Side, kRecord = 1 + kCifar10Channels * kPlane;
 constexpr int64_t kMaxBatchBytes = int64_t{1} << 28;
 constexpr int64_t kTrainBatches = 5;
-constexpr int64_t kValFraction = 10;  // one image in ten
 constexpr const char* kFolder = "cifar-10-batches-bin";
 constexpr const char* kTestBatch = "test_batch.bin";
 
@@ -124,10 +123,7 @@ ImageSplits read_cifar10(const fs::path& path, int64_t side, int64_t channels) {
     fail(ErrorKind::input, "{}: has no {}; put CIFAR-10's binary batches there", path.string(),
          kTestBatch);
   splits.test = std::move(test->second);
-  if (splits.train.count() < 2)
-    fail(ErrorKind::input, "{}: has {} training image, training and val need one each",
-         path.string(), splits.train.count());
-  splits.val = split_off(splits.train, std::max<int64_t>(1, splits.train.count() / kValFraction));
+  split_off_val(splits, 10, path.string());
   return splits;
 }
 

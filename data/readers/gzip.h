@@ -12,6 +12,8 @@ struct gzFile_s;
 
 namespace linea {
 
+constexpr int64_t kMaxExpansion = 1032;  // of deflate: 258 bytes from two bits
+
 class GzipReader {
  public:
   explicit GzipReader(const std::filesystem::path& path);

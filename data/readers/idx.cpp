@@ -10,8 +10,6 @@ namespace linea {
 namespace {
 
 constexpr int64_t kMaxPayload = int64_t{1} << 30;
-constexpr int64_t kBufferBytes = int64_t{1} << 20;
-constexpr int64_t kMaxExpansion = 1032;  // of deflate: 258 bytes from two bits
 
 int64_t read_payload_size(GzipReader& reader, int rank, std::vector<int64_t>& sizes) {
   std::array<uint8_t, 4> word{};

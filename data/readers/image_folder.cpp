@@ -95,7 +95,7 @@ SplitFolders find_split_folders(const fs::path& folder, const std::set<std::stri
 }
 
 // "train, val, test", or what takes the place of those that are missing.
-std::string describe(const SplitFolders& folders) {
+std::string describe_splits(const SplitFolders& folders) {
   return fmt::format("{}{}, {}", folders.train,
                      folders.val.empty() ? " (of ten images one is val)" : ", " + folders.val,
                      folders.test.empty() ? "no test" : folders.test);
@@ -130,7 +130,7 @@ std::vector<Placed> place_by_folders(const fs::path& folder, const std::vector<I
         "or a folder val",
         folder.string(), of_train, folders.train, kValIndex + 1);
   notes.push_back(
-      fmt::format("{}: the splits are its folders: {}", folder.string(), describe(folders)));
+      fmt::format("{}: the splits are its folders: {}", folder.string(), describe_splits(folders)));
   if (outside > 0)
     notes.push_back(fmt::format("{}: left out: {} outside of these folders", folder.string(),
                                 outside == 1 ? "1 image" : fmt::format("{} images", outside)));
@@ -234,7 +234,7 @@ ImageSplits make_room(const std::vector<Placed>& files, int64_t side, int64_t ch
   return splits;
 }
 
-uint8_t label_of(const std::string& name, const std::vector<std::string>& classes) {
+uint8_t class_label(const std::string& name, const std::vector<std::string>& classes) {
   const auto label = std::lower_bound(classes.begin(), classes.end(), name);
   return static_cast<uint8_t>(label == classes.end() ? 0 : label - classes.begin());
 }
@@ -257,7 +257,7 @@ void read_files(const fs::path& folder, const std::vector<Placed>& files, int64_
       const Placed& file = files[first + i];
       ImageSet& set = result.splits.*file.split;
       set.pixels.insert(set.pixels.end(), decodings[i].pixels.begin(), decodings[i].pixels.end());
-      set.labels.push_back(label_of(file.class_name(), result.classes));
+      set.labels.push_back(class_label(file.class_name(), result.classes));
     }
   }
   if (bad > 0)

@@ -1,6 +1,5 @@
 #include "data/readers/mnist.h"
 
-#include <algorithm>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -11,8 +10,6 @@
 
 namespace linea {
 namespace {
-
-constexpr int64_t kValFraction = 12;  // one image in twelve
 
 // stem-idxR-ubyte or stem.idxR-ubyte, plain or .gz, or in a folder of that name
 std::filesystem::path find_idx(const std::filesystem::path& folder, const std::string& stem,
@@ -57,10 +54,7 @@ ImageSplits read_mnist(const std::filesystem::path& folder, int64_t side) {
   ImageSplits splits;
   splits.train = read_images(folder, "train", side);
   splits.test = read_images(folder, "t10k", side);
-  if (splits.train.count() < 2)
-    fail(ErrorKind::input, "{}: has {} training image, training and val need one each",
-         folder.string(), splits.train.count());
-  splits.val = split_off(splits.train, std::max<int64_t>(1, splits.train.count() / kValFraction));
+  split_off_val(splits, 12, folder.string());
   return splits;
 }
 

@@ -3,13 +3,15 @@
 
 #include "base/error.h"
 #include "data/one_line.h"
+#include "data/readers/gzip.h"
 #include "data/readers/image_header.h"
 
 namespace linea {
 namespace {
 
 constexpr size_t kChunkFrame = 12;  // length, type and checksum, four bytes each
-constexpr size_t kFirstType = 12, kWidth = 16, kHeight = 20, kDepth = 24, kColor = 25;
+constexpr size_t kFirstTypeOffset = 12, kWidthOffset = 16, kHeightOffset = 20, kDepthOffset = 24,
+                 kColorOffset = 25;
 constexpr size_t kGray = 0, kRgb = 2, kPalette = 3, kGrayAlpha = 4, kRgbAlpha = 6;
 constexpr size_t kPaletteEntry = 3, kPaletteBytes = 256 * kPaletteEntry;  // RGB; at most
 
@@ -20,19 +22,19 @@ size_t big_endian(const std::string& bytes, size_t position) {
 }
 
 ImageHeader read_header(const std::string& bytes, const std::string& name) {
-  if (bytes.size() < kColor + 1)
+  if (bytes.size() < kColorOffset + 1)
     fail_damaged(name, fmt::format("the PNG has {} bytes", bytes.size()));
-  if (bytes.compare(kFirstType, 4, "CgBI") == 0)
+  if (bytes.compare(kFirstTypeOffset, 4, "CgBI") == 0)
     fail_unsupported(name, "a PNG in Apple's own form (CgBI), as Xcode packs it into apps");
-  if (bytes.compare(kFirstType, 4, "IHDR") != 0)
+  if (bytes.compare(kFirstTypeOffset, 4, "IHDR") != 0)
     fail_damaged(name, "the PNG does not begin with IHDR");
-  return {static_cast<int64_t>(big_endian(bytes, kWidth)),
-          static_cast<int64_t>(big_endian(bytes, kHeight))};
+  return {static_cast<int64_t>(big_endian(bytes, kWidthOffset)),
+          static_cast<int64_t>(big_endian(bytes, kHeightOffset))};
 }
 
 // Bits of a pixel. stb would decode combinations that do not exist.
 size_t check_form(const std::string& bytes, const std::string& name) {
-  const size_t depth = byte_at(bytes, kDepth), color = byte_at(bytes, kColor);
+  const size_t depth = byte_at(bytes, kDepthOffset), color = byte_at(bytes, kColorOffset);
   const bool small = depth == 1 || depth == 2 || depth == 4, large = depth == 8 || depth == 16;
   const bool exists = color == kGray      ? small || large
                       : color == kPalette ? small || depth == 8
@@ -86,8 +88,8 @@ Chunks check_chunks(const std::string& bytes, const std::string& name) {
 
 // libpng compares the bits of the depth alone.
 void mask_transparent_gray(std::string& bytes, const Chunk& transparency) {
-  const size_t depth = byte_at(bytes, kDepth), low = transparency.position + 9;
-  if (byte_at(bytes, kColor) == kGray && depth < 8 && transparency.length == 2)
+  const size_t depth = byte_at(bytes, kDepthOffset), low = transparency.position + 9;
+  if (byte_at(bytes, kColorOffset) == kGray && depth < 8 && transparency.length == 2)
     bytes[low] = static_cast<char>(byte_at(bytes, low) & ((size_t{1} << depth) - 1));
 }
 
@@ -102,7 +104,6 @@ void fill_palette(std::string& bytes, const Chunk& palette) {
 }  // namespace
 
 ImageHeader check_png(std::string& bytes, const std::string& name) {
-  constexpr size_t kMaxExpansion = 1032;  // of deflate: 258 bytes from two bits
   ImageHeader header = read_header(bytes, name);
   check_image_size(header, name);
   const Chunks chunks = check_chunks(bytes, name);
@@ -112,7 +113,7 @@ ImageHeader check_png(std::string& bytes, const std::string& name) {
     header.orientation = exif_orientation(
         std::string_view(bytes).substr(chunks.exif.position + 8, chunks.exif.length));
   if (chunks.transparency.position != 0) mask_transparent_gray(bytes, chunks.transparency);
-  if (byte_at(bytes, kColor) == kPalette && chunks.palette.position != 0) {
+  if (byte_at(bytes, kColorOffset) == kPalette && chunks.palette.position != 0) {
     const Chunk& palette = chunks.palette;
     if (palette.length % kPaletteEntry != 0 || palette.length == 0 ||
         palette.length > kPaletteBytes)

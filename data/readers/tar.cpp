@@ -12,7 +12,6 @@ namespace linea {
 namespace {
 
 constexpr int64_t kBlock = 512;
-constexpr int64_t kBufferBytes = int64_t{1} << 20;
 constexpr int64_t kMaxArchive = int64_t{1} << 31;  // bytes unpacked
 
 // A field of the header.

@@ -9,13 +9,12 @@
 #include "base/error.h"
 #include "data/one_line.h"
 #include "data/readers/file_kind.h"
+#include "data/readers/gzip.h"
 
 namespace linea {
 namespace {
 
-constexpr int64_t kBufferBytes = int64_t{1} << 20;
-constexpr int64_t kMaxExpansion = 1032;  // of deflate: 258 bytes from two bits
-constexpr int kRawDeflate = -15;         // zlib: a window of 32 KiB, no header
+constexpr int kRawDeflate = -15;  // zlib: a window of 32 KiB, no header
 constexpr uint64_t kStored = 0, kDeflated = 8, kEncrypted = 1;
 
 // Signatures of the records, and the sizes of their fixed parts.

@@ -7,7 +7,7 @@
 namespace linea {
 namespace {
 
-TaskShape shape_of(const TaskOptions& options) {
+TaskShape cifar10_shape(const TaskOptions& options) {
   const int64_t side = options.settings.integer("size");
   require(side == kCifar10Side || 2 * side == kCifar10Side || 4 * side == kCifar10Side,
           "`size` is {}; cifar10 images can have {}, {} or {}", side, kCifar10Side,
@@ -15,8 +15,8 @@ TaskShape shape_of(const TaskOptions& options) {
   return image_shape(options, side, image_channels(options), kCifar10Classes);
 }
 
-std::unique_ptr<Task> make(const TaskOptions& options) {
-  const TaskShape shape = shape_of(options);
+std::unique_ptr<Task> make_cifar10_task(const TaskOptions& options) {
+  const TaskShape shape = cifar10_shape(options);
   const std::string& data = options.settings.text("data");
   require(!data.empty(),
           "task cifar10 reads files; name the folder of its binary batches, or {}, with `data`",
@@ -33,8 +33,8 @@ TaskEntry cifar10_task() {
       image_settings(kCifar10Side, kCifar10Side,
                      {channels_setting(), gray_setting(),
                       data_setting("the folder of the binary batches, or the archive")}),
-      make,
-      shape_of,
+      make_cifar10_task,
+      cifar10_shape,
       false,
       "size",
       false,

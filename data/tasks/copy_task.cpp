@@ -7,9 +7,9 @@ namespace linea {
 namespace {
 
 constexpr int64_t kDefaultTokens = 10, kMaxTokens = 65535;
-constexpr int64_t kDefaultLength = 128;
-constexpr int64_t kMaxLength = int64_t{1} << 24;
-constexpr int64_t kEvalRows = 1000;
+constexpr int64_t kDefaultCopyLength = 128;
+constexpr int64_t kMaxCopyLength = int64_t{1} << 24;
+constexpr int64_t kCopyEvalRows = 1000;
 
 class CopyTask : public Task {
  public:
@@ -25,7 +25,7 @@ class CopyTask : public Task {
     return batch;
   }
 
-  int64_t rows(Split) const override { return kEvalRows; }
+  int64_t rows(Split) const override { return kCopyEvalRows; }
 
   Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
     check_eval_rows(*this, split, first_row, rows);
@@ -55,10 +55,10 @@ class CopyTask : public Task {
   uint64_t seed_;
 };
 
-TaskShape shape_of(const TaskOptions& options) {
+TaskShape copy_shape(const TaskOptions& options) {
   const int64_t length = options.settings.integer("length");
-  require(length >= 4 && length <= kMaxLength && length % 2 == 0,
-          "`length` is {}; copy needs an even length from 4 to {}", length, kMaxLength);
+  require(length >= 4 && length <= kMaxCopyLength && length % 2 == 0,
+          "`length` is {}; copy needs an even length from 4 to {}", length, kMaxCopyLength);
   TaskShape shape;
   const int64_t tokens = options.settings.integer("copy_tokens");
   shape.vocab_size = tokens + 1;
@@ -74,13 +74,13 @@ TaskEntry copy_task() {
   using namespace declare;
   return {"copy",
           "repeat a random string after having seen it",
-          {of_model(integer("length", kDefaultLength, at_least(1), "tokens of a sequence")),
+          {of_model(integer("length", kDefaultCopyLength, at_least(1), "tokens of a sequence")),
            changing(MayChange::never, integer("copy_tokens", kDefaultTokens, {2, kMaxTokens},
                                               "tokens that a string is made of"))},
           [](const TaskOptions& options) {
-            return std::make_unique<CopyTask>(shape_of(options), options.seed);
+            return std::make_unique<CopyTask>(copy_shape(options), options.seed);
           },
-          shape_of,
+          copy_shape,
           false,
           "length"};
 }

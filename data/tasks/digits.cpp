@@ -11,7 +11,7 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kDefaultSide = 28, kMinSide = 12, kMaxSide = 64;
+constexpr int64_t kDefaultDigitSide = 28, kMinDigitSide = 12, kMaxDigitSide = 64;
 constexpr int64_t kDefaultTrain = 20000, kMaxTrain = 1000000, kTest = 2000;
 #ifdef LINEA_NAN_FILL  // every training run evaluates it: the sanitizers' tests would do little else
 constexpr int64_t kVal = 100;
@@ -35,7 +35,7 @@ struct Stroke {
 };
 
 // Strokes in a box 60 wide and 100 high around the origin, y down.
-const std::vector<Stroke>& glyph(int digit) {
+const std::vector<Stroke>& digit_strokes(int digit) {
   using enum Bend;
   static const std::vector<Stroke> kGlyphs[] = {
       {{loop, {0, -50, 21, -36, 29, 0, 21, 36, 0, 50, -21, 36, -29, 0, -21, -36}}},
@@ -148,7 +148,7 @@ void render_digit(int digit, const RandomStream& stream, int64_t side, uint8_t* 
   const Placement place(draws, scale);
   const float radius = scale * draws.between(0.05f, 0.068f);
   std::vector<float> ink(static_cast<size_t>(side * side), 0.0f);
-  for (const Stroke& stroke : glyph(digit)) {
+  for (const Stroke& stroke : digit_strokes(digit)) {
     std::vector<Point> points;
     for (size_t i = 0; i < stroke.coordinates.size(); i += 2) {
       const float x = draws.about(0.01f * static_cast<float>(stroke.coordinates[i]), kJitter);
@@ -183,14 +183,14 @@ int64_t first_training_digit() { return kTest + kVal; }
 
 namespace {
 
-TaskShape shape_of(const TaskOptions& options) {
+TaskShape digits_shape(const TaskOptions& options) {
   const int64_t side = options.settings.integer("size");
-  require(side >= kMinSide, "`size` is {}; digits need at least {}", side, kMinSide);
+  require(side >= kMinDigitSide, "`size` is {}; digits need at least {}", side, kMinDigitSide);
   return image_shape(options, side, 1, kDigitClasses);
 }
 
-std::unique_ptr<Task> make(const TaskOptions& options) {
-  const TaskShape shape = shape_of(options);
+std::unique_ptr<Task> make_digits_task(const TaskOptions& options) {
+  const TaskShape shape = digits_shape(options);
   ImageSplits splits{render_digits(options.seed, first_training_digit(),
                                    options.settings.integer("examples"), shape.side),
                      render_digits(options.seed, kTest, kVal, shape.side),
@@ -203,11 +203,11 @@ std::unique_ptr<Task> make(const TaskOptions& options) {
 TaskEntry digits_task() {
   return {"digits",
           "handwritten digits that are made up, no files needed",
-          image_settings(kDefaultSide, kMaxSide,
+          image_settings(kDefaultDigitSide, kMaxDigitSide,
                          {declare::integer("examples", kDefaultTrain, {1, kMaxTrain},
                                            "images of the training split")}),
-          make,
-          shape_of,
+          make_digits_task,
+          digits_shape,
           false,
           "size"};
 }

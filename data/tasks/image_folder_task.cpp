@@ -15,7 +15,7 @@
 namespace linea {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::json;
 
 constexpr int64_t kDefaultSide = 32, kMaxSide = 1024;
 
@@ -88,7 +88,7 @@ bool has_classes(const TaskOptions& options) {
   return options.settings.flag("class_token") || predicts_class(options);
 }
 
-TaskShape shape_of(const TaskOptions& options) {
+TaskShape image_folder_shape(const TaskOptions& options) {
   const bool reads_classes = has_classes(options);
   require(!reads_classes || !options.vocabulary.empty(),
           "the shape of task images with classes needs the names of the classes");
@@ -99,14 +99,14 @@ TaskShape shape_of(const TaskOptions& options) {
   return image_shape(options, options.settings.integer("size"), image_channels(options), classes);
 }
 
-std::unique_ptr<Task> make(const TaskOptions& options) {
+std::unique_ptr<Task> make_image_folder_task(const TaskOptions& options) {
   const std::string& data = options.settings.text("data");
   const bool reads_classes = has_classes(options);
   require(!data.empty(), "task images reads files; name the folder that holds them with `data`");
   TaskOptions checked = options;  // before the long work: a shape with any class
   if (reads_classes && options.vocabulary.empty())
     checked.vocabulary = serialize_classes({"class"});
-  const TaskShape draft = shape_of(checked);
+  const TaskShape draft = image_folder_shape(checked);
   std::vector<std::string> known;
   if (reads_classes && !options.vocabulary.empty()) known = parse_classes(options.vocabulary);
   ImageFolder folder = read_image_folder(data, draft.side, draft.channels,
@@ -115,7 +115,7 @@ std::unique_ptr<Task> make(const TaskOptions& options) {
     if (set->count() == 0)
       fail(ErrorKind::input, "{}: too few of its images can be read for train and val", data);
   if (reads_classes) checked.vocabulary = serialize_classes(folder.classes);
-  return std::make_unique<ImagesTask>(shape_of(checked), std::move(folder), checked);
+  return std::make_unique<ImagesTask>(image_folder_shape(checked), std::move(folder), checked);
 }
 
 }  // namespace
@@ -127,8 +127,8 @@ TaskEntry image_folder_task() {
               kDefaultSide, kMaxSide,
               {channels_setting(), gray_setting(),
                data_setting("the folder; train, val and test, alone in it, are the splits")}),
-          make,
-          shape_of,
+          make_image_folder_task,
+          image_folder_shape,
           true,
           "size"};
 }

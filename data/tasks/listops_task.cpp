@@ -132,7 +132,7 @@ Expressions expressions(const TaskOptions& options) {
   return {of("listops_depth"), of("listops_args"), of("listops_min"), of("listops_max")};
 }
 
-TaskShape shape_of(const TaskOptions& options) {
+TaskShape listops_shape(const TaskOptions& options) {
   const Expressions kind = expressions(options);
   require(
       kind.max - kind.min >= 2,
@@ -172,10 +172,10 @@ TaskEntry listops_task() {
            size("listops_max", kDefaultMax, {2, length_limit}, "expressions have fewer tokens"),
            answer_setting()},
           [](const TaskOptions& options) {
-            return std::make_unique<ListopsTask>(shape_of(options), expressions(options),
+            return std::make_unique<ListopsTask>(listops_shape(options), expressions(options),
                                                  options.seed);
           },
-          shape_of,
+          listops_shape,
           false,
           "listops_max"};
 }

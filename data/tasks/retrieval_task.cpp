@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kDefaultAssociations = 20;
 // Keeps the bias of random_below small and tokens and positions far from the ends of their types.
 constexpr int64_t kMaxAssociations = int64_t{1} << 20;
-constexpr int64_t kEvalRows = 1000;
+constexpr int64_t kRetrievalEvalRows = 1000;
 
 class RetrievalTask : public Task {
  public:
@@ -26,7 +26,7 @@ class RetrievalTask : public Task {
     return batch;
   }
 
-  int64_t rows(Split) const override { return kEvalRows; }
+  int64_t rows(Split) const override { return kRetrievalEvalRows; }
 
   Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
     check_eval_rows(*this, split, first_row, rows);
@@ -81,7 +81,7 @@ class RetrievalTask : public Task {
   uint64_t seed_;
 };
 
-TaskShape shape_of(const TaskOptions& options) {
+TaskShape retrieval_shape(const TaskOptions& options) {
   const int64_t associations = options.settings.integer("associations");
   const int64_t writes = options.settings.flag("repeat_keys") ? 2 * associations : associations;
   TaskShape shape;
@@ -104,9 +104,9 @@ TaskEntry retrieval_task() {
            flag("repeat_keys", "write keys again; the last value counts")},
           [](const TaskOptions& options) {
             return std::make_unique<RetrievalTask>(
-                shape_of(options), options.settings.flag("repeat_keys"), options.seed);
+                retrieval_shape(options), options.settings.flag("repeat_keys"), options.seed);
           },
-          shape_of,
+          retrieval_shape,
           false,
           "associations",
           true};

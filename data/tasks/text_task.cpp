@@ -15,7 +15,7 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kDefaultLength = 256, kDefaultVocab = 512;
+constexpr int64_t kDefaultTextLength = 256, kDefaultVocab = 512;
 
 class TextTask : public Task {
  public:
@@ -137,12 +137,12 @@ TaskShape shape_with(const TaskOptions& options, const Vocabulary& vocabulary) {
   return shape;
 }
 
-TaskShape shape_of(const TaskOptions& options) {
+TaskShape text_shape(const TaskOptions& options) {
   require(!options.vocabulary.empty(), "the shape of task text needs its vocabulary");
   return shape_with(options, Vocabulary::parse(options.vocabulary));
 }
 
-std::unique_ptr<Task> make(const TaskOptions& options) {
+std::unique_ptr<Task> make_text_task(const TaskOptions& options) {
   const std::string& data = options.settings.text("data");
   require(!data.empty(), "task text reads a file; name it with `data`");
   check_tokens(options.settings);
@@ -166,7 +166,7 @@ TaskEntry text_task() {
   const auto fixed = [](Setting setting) { return changing(MayChange::never, std::move(setting)); };
   return {"text",
           "the next token of a text: a character, a byte or a byte pair",
-          {of_model(integer("length", kDefaultLength, at_least(1), "tokens of a sequence")),
+          {of_model(integer("length", kDefaultTextLength, at_least(1), "tokens of a sequence")),
            fixed(choice("tokenizer", "char", {"char", "bytes", "bpe"},
                         "characters, the 256 bytes, or byte pairs learned from the training text")),
            fixed(only_with("tokenizer", {"bpe"},
@@ -174,8 +174,8 @@ TaskEntry text_task() {
                                    "tokens of bpe, the 256 bytes among them"))),
            standing_for("tokenizer", "bytes", flag("bytes", "the same as --tokenizer bytes")),
            data_setting("a file of text, plain, gzip or zip")},
-          make,
-          shape_of,
+          make_text_task,
+          text_shape,
           true,
           "length"};
 }

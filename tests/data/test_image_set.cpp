@@ -25,6 +25,18 @@ TEST(ImageSets, SplitOffTakesTheLast) {
   });
 }
 
+TEST(ImageSets, ValIsTheLastPartOfTrainAtLeastOneImage) {
+  ImageSplits splits{{1, 1, {1, 2, 3, 4, 5}, {1, 2, 3, 4, 5}}, {}, {}};
+  split_off_val(splits, 2, "folder");
+  EXPECT_EQ(splits.val.labels, (std::vector<uint8_t>{4, 5}));
+  split_off_val(splits, 12, "folder");
+  EXPECT_EQ(splits.val.labels, (std::vector<uint8_t>{3}));
+  EXPECT_EQ(splits.train.labels, (std::vector<uint8_t>{1, 2}));
+  split_off_val(splits, 2, "folder");
+  expect_error(ErrorKind::input, {"folder", "1 training image"},
+               [&] { split_off_val(splits, 2, "folder"); });
+}
+
 TEST(ImageSets, ShrinkAveragesEachColorAlone) {
   ImageSet set{4, 3, std::vector<uint8_t>(2 * 4 * 4 * 3, 0), {0, 1}};
   const auto at = [&](size_t image, size_t row, size_t column, size_t channel) -> uint8_t& {
