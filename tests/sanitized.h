@@ -7,11 +7,7 @@
 
 namespace linea {
 
-#ifdef LINEA_NAN_FILL
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
+extern const bool kSanitized;
 
 // Under the sanitizers the first of every `each`; else all.
 template <typename T>

@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
-# Builds the tests with the address and undefined-behavior sanitizers and runs them. --libraries leaves out those that
-# start the program, which take two thirds of the time: ./test.sh --all calls it so.
+# Builds the libraries with the address and undefined-behavior sanitizers and runs the tests with them. --libraries leaves
+# out those of the program, which take two thirds of the time, and takes the tests as the release build compiled them:
+# ./test.sh --all calls it so.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
-programs=ON
+objects=
 case "${1:-}" in
   "") ;;
-  --libraries) programs=OFF ;;
+  --libraries) objects=$PWD/build/release/tests ;;
   *) echo "usage: tools/check-sanitized.sh [--libraries]" >&2; exit 2 ;;
 esac
 
 install_missing "${linea_packages[@]}" "${linea_test_packages[@]}"
+EXTRA=(-DLINEA_WERROR=ON -DLINEA_NATIVE=OFF)
+if [ -n "$objects" ]; then
+  build release test_programs
+fi
 say "Sanitizer build"
-EXTRA=(-DLINEA_WERROR=ON -DLINEA_NATIVE=OFF -DLINEA_PROGRAM_TESTS=$programs)
+EXTRA+=("-DLINEA_TEST_OBJECTS=$objects")
 build asan test_programs
 # A quarantine of 16 MB instead of 256, whose pages are reused sooner, and 3 frames of who allocated instead of 30
 # save a tenth of the time each.

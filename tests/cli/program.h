@@ -103,7 +103,7 @@ class ProgramTest : public DataTest {
 inline const std::string kSmall = " --layers 1 --heads 2 --dim 16 --ffn 32 --batch 2";
 inline const std::string kDigits20000 = "train --task digits --size 12 --levels 4" + kSmall;
 inline const std::string kDigits = kDigits20000 + " --examples 200";
-inline constexpr int64_t kDigitsVal = kSanitized ? 100 : 1000;  // rows, data/tasks/digits.cpp
+inline const int64_t kDigitsVal = kSanitized ? 100 : 1000;  // rows, data/tasks/digits.cpp
 inline const std::string kCopy = "train --task copy --length 16" + kSmall;
 inline const std::string kText = "train --task text --data text.txt --length 16" + kSmall;
 

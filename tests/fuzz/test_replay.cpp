@@ -98,7 +98,7 @@ TEST_P(Replay, CutsGiveAValueOrAnError) {
 }
 
 TEST_P(Replay, ChangesGiveAValueOrAnError) {
-  constexpr int kChanges = kSanitized ? 100 : 300;
+  const int kChanges = kSanitized ? 100 : 300;
   std::mt19937_64 random(20261121);
   for (const Seed& seed : seeds())
     for (int i = 0; i < kChanges; ++i)
@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(Readers, Replay, testing::ValuesIn(kTargets),
 
 // Readers that follow a file's nesting with their own stack would end here.
 TEST(Depth, IsSafe) {
-  constexpr size_t kDepth = kSanitized ? 10'000 : 30'000;
+  const size_t kDepth = kSanitized ? 10'000 : 30'000;
   const std::string lists = std::string(kDepth, '[') + std::string(kDepth, ']');
   std::string objects, dots = "a";
   for (size_t i = 0; i < kDepth; ++i) objects += "{\"a\":", dots += ".a";
