@@ -41,13 +41,14 @@ def own_names(text):
                 continue
             head = re.sub(r"^template\s*<[^()]*>\s*", "", head)
             kind = re.match(r"(?:struct|class|union|enum(?: class)?)\s+(\w+)", head)
-            function = re.search(r"(\w+)\s*\(", head.split("=")[0])
+            head = head.split("=")[0]
+            function = re.search(r"(?<!::)\b(\w+)\s*\(", head)
             if kind and has_body:
                 names.add(kind[1])
             elif function:
                 names.add(function[1])
             else:
-                names |= set(re.findall(r"(\w+)\s*(?:\[\w*\]\s*)?(?:=|$)", head))
+                names |= set(re.findall(r"(\w+)\s*(?:\[\w*\]\s*)?$", head))
     return names
 
 
