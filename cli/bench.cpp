@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/setting_flags.h"
+#include "train/machine.h"
 
 namespace linea {
 namespace {
@@ -38,12 +39,14 @@ void add_attention_bench(CLI::App& bench, int& exit_code) {
   add_option(command, "--threads", plain.threads, "CPU threads; 0: all cores");
   add_option(command, "--device", plain.device, "cpu, cuda, or a device by number such as cuda:1",
              OptionKind::shows_default);
-  add_option(command, "--dtype", plain.dtype, "fp32, bf16, or tf32 on a CUDA device",
+  add_option(command, "--dtype", plain.dtype,
+             "fp32, bf16, tf32 on a CUDA device, or auto: bf16 where it is faster",
              OptionKind::shows_default);
   add_flag(command, "--json", plain.json, "one JSON object per line");
   add_mechanism_flags(command, options->given, {"attention"});
   set_action(command, [options, &exit_code] {
     options->bench.attentions = chosen_attentions(options->names, options->given);
+    options->bench.dtype = chosen_dtype(options->bench.dtype, options->bench.device);
     bench::run(options->bench);
     exit_code = 0;
   });

@@ -41,7 +41,7 @@ const std::vector<NamedOffer>& named_offers() {
        {"causality", "gradients", "large", "memory", "other", "outputs", "padding", "state", "step",
         "two"}},
       {"--device", Offer::words, {"cpu", "cuda"}},
-      {"--dtype", Offer::words, {"fp32", "tf32", "bf16"}},
+      {"--dtype", Offer::words, {"auto", "fp32", "tf32", "bf16"}},
       {"--metrics",
        Offer::words,
        {"loss", "bits", "accuracy", "lr", "grad_norm", "tokens_per_s", "elapsed_s", "peak_bytes",

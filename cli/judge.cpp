@@ -281,6 +281,7 @@ void run_judge(const CLI::App& command, JudgeOptions& options) {
   check_amounts(options);
   check_png_name(options.out);
   check_sampling_flags(options.sampling, options.seed);
+  options.dtype = chosen_dtype(options.dtype, options.device);
   use_machine(options.threads, options.device, options.dtype.empty() ? "fp32" : options.dtype,
               Work::sampling);
   const Weights weights = weights_named(options.weights);
@@ -328,9 +329,10 @@ void add_judge(CLI::App& program, int& exit_code) {
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
   add_option(command, "--device", options->device,
              "cpu, cuda, or a device by number such as cuda:1", OptionKind::shows_default);
-  add_option(command, "--dtype", options->dtype,
-             "fp32, bf16 (on a CPU: products of weights), or tf32 on a CUDA device; default: as in "
-             "training");
+  add_option(
+      command, "--dtype", options->dtype,
+      "fp32, bf16 (on a CPU: products of weights), tf32 on a CUDA device, or auto; default: as "
+      "in training");
   add_flag(command, "--json", options->json, "one JSON object on stdout");
   set_action(command, [&command, options, &exit_code] {
     run_judge(command, *options);

@@ -265,9 +265,10 @@ void add_flags(CLI::App& command, SampleOptions& options) {
   add_option(command, "--threads", options.threads, "CPU threads; 0: all cores");
   add_option(command, "--device", options.device, "cpu, cuda, or a device by number such as cuda:1",
              OptionKind::shows_default);
-  add_option(command, "--dtype", options.dtype,
-             "fp32, bf16 (on a CPU: products of weights), or tf32 on a CUDA device; default: as in "
-             "training");
+  add_option(
+      command, "--dtype", options.dtype,
+      "fp32, bf16 (on a CPU: products of weights), tf32 on a CUDA device, or auto; default: as "
+      "in training");
 }
 
 // Refuses flags that do not apply to this model, or to this kind of image.
@@ -298,6 +299,7 @@ void check_flags(const CLI::App& command, const SavedModel& saved, const SampleO
 void run_sample(const CLI::App& command, SampleOptions& options) {
   check_png_name(options.out);
   check_sampling_flags(options.sampling, options.seed);
+  options.dtype = chosen_dtype(options.dtype, options.device);
   const std::string dtype = options.dtype.empty() ? "fp32" : options.dtype;
   use_machine(options.threads, options.device, dtype, Work::sampling);
   const Weights weights = weights_named(options.weights);

@@ -162,7 +162,7 @@ void add_machine(std::vector<GeneralSetting>& list) {
                text("dtype", "",
                     "fp32 or bf16: products and saved activations. Trains up to 2.2 times as fast "
                     "by AMX, 1.1 to 1.5 times by AVX512-BF16 of AMD, no faster on other CPUs; a "
-                    "CUDA device takes tf32, too")));
+                    "CUDA device takes tf32, too; auto: bf16 where it is faster")));
   add(&Config::sequence_ranks,
       not_learned(
           integer("sequence_ranks", 1, {1, 1 << 20},

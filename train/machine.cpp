@@ -5,9 +5,14 @@
 
 namespace linea {
 
+std::string chosen_dtype(const std::string& dtype, const std::string& device) {
+  if (dtype != "auto") return dtype;
+  return parse_device(device).kind == DeviceKind::cuda || bf16_is_fast() ? "bf16" : "fp32";
+}
+
 void check_machine(const std::string& device, const std::string& dtype, Work work) {
   require(dtype == "fp32" || dtype == "tf32" || dtype == "bf16",
-          "`dtype` is '{}'; choose fp32, tf32 or bf16", dtype);
+          "`dtype` is '{}'; choose fp32, tf32, bf16 or auto", dtype);
   if (parse_device(device).kind == DeviceKind::cuda || dtype == "fp32") return;
   require(dtype == "bf16", "`dtype` {} needs `device` cuda; a CPU computes this in fp32", dtype);
   require(work == Work::sampling || bf16_isa() != nullptr,

@@ -4,6 +4,7 @@
 #include "data/one_line.h"
 #include "nn/attention_list.h"
 #include "train/config.h"
+#include "train/machine.h"
 #include "train/suggestion.h"
 
 namespace linea {
@@ -196,7 +197,10 @@ Declarations declared_by(const MechanismKind& kind, const std::string& name) {
 RunConfig resolve(const std::vector<SettingLayer>& layers) {
   Resolver resolver(layers);
   for (const SettingLayer& layer : layers) resolver.apply(layer);
-  return resolver.config();
+  RunConfig config = resolver.config();
+  if (config.dtype == "auto")  // what reversible blocks restore would lose digits in bf16
+    config.dtype = config.reversible ? "fp32" : chosen_dtype(config.dtype, config.device);
+  return config;
 }
 
 }  // namespace linea

@@ -58,6 +58,29 @@ TEST_F(Bf16Training, IsNearFloatAndRepeatsItsBits) {
   done("eval " + all_bf16_isas().front());
 }
 
+// It is chosen once: what the run saves is the choice.
+TEST_F(Bf16Training, AutoIsBf16WhereThatIsFaster) {
+  std::vector<std::string> isas = all_bf16_isas();
+  const std::string none = all_cpu_isas().back();
+  isas.push_back(none);
+  for (const std::string& isa : isas) {
+    setenv("LINEA_ISA", isa.c_str(), 1);
+    const std::string tiny =
+        "train --task copy --length 32 --layers 1 --heads 1 --dim 32 --ffn 32 --batch 2 --steps 1 ";
+    const bool fast =
+        isa != none &&
+        done(tiny + "--dtype bf16 --out asked-" + isa).err.find("not faster") == std::string::npos;
+    const std::string choice = fast ? "bf16" : "fp32";
+    const Outcome chosen = done(tiny + "--dtype auto --out " + isa);
+    EXPECT_NE(chosen.err.find(", length 32, " + choice + ", "), std::string::npos) << chosen.err;
+    EXPECT_NE(bytes(isa + "/config.toml").find("dtype = \"" + choice + "\""), std::string::npos);
+    done("train --resume " + isa + " --steps 2");
+    done(tiny + "--dtype auto --reversible --out reversible-" + isa);
+    EXPECT_NE(bytes("reversible-" + isa + "/config.toml").find("dtype = \"fp32\""),
+              std::string::npos);
+  }
+}
+
 // The smallest whose layers are rounded (32 terms): under the sanitizers, too.
 TEST_F(Bf16Training, ATinyRunRepeatsItsBits) {
   const std::string tiny =

@@ -137,12 +137,12 @@ void Trainer::open_folder(bool resume, bool json) {
     metrics_->add_events(
         std::make_unique<EventFile>(folder_ / "tensorboard", resume ? step_ : -1,
                                     [this](const std::string& line) { progress_.note(line); }));
-  progress_.note(
-      fmt::format("{} on {}: {} parameters, {} tokens, length {}, {}; run in {}{}",
-                  label_of(model_->config().attentions), config_.task,
-                  format_count(static_cast<double>(count_elements(model_->parameters()))),
-                  task_->vocab_size(), task_->length(), plural(config_.threads, "thread"),
-                  folder_.string(), resume ? fmt::format(", from step {}", step_) : ""));
+  progress_.note(fmt::format(
+      "{} on {}: {} parameters, {} tokens, length {}, {}, {}; run in {}{}",
+      label_of(model_->config().attentions), config_.task,
+      format_count(static_cast<double>(count_elements(model_->parameters()))), task_->vocab_size(),
+      task_->length(), config_.dtype, plural(config_.threads, "thread"), folder_.string(),
+      resume ? fmt::format(", from step {}", step_) : ""));
   for (const std::string& line : layers_by_attention(config_)) progress_.note(line);
   const int64_t end = std::min(schedule_end(config_), config_.steps);
   if (config_.warmup >= end && step_ < config_.steps)
