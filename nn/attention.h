@@ -60,6 +60,7 @@ struct AttentionTraits {
   bool denominators = true;      // y is divided by the sum of its weights
   bool weighs_values = true;     // y_i = sum_j a_ij v_j, and no a_ij follows from v
   bool signed_weights = false;   // of both signs, which nearly cancel in some rows of N(0, 1)
+  bool any_order = false;        // y_i is the same for any order of the keys before i
   bool heads_differ = false;     // by constants; parameters and buffers of heads are seen anyway
   bool straight_through = false;  // dk is the gradient of a substitute for k
   bool decides = false;           // chooses by q and k (autograd/decisions.h)

@@ -110,6 +110,12 @@ bool Model::is_step_capturable() const {
                      [](const auto& attention) { return attention->traits().step_capturable; });
 }
 
+bool Model::knows_order() const {
+  return config_.positions != "none" || config_.layer_convolution != "none" ||
+         std::any_of(attentions_.begin(), attentions_.end(),
+                     [](const auto& attention) { return !attention->traits().any_order; });
+}
+
 bool Model::is_unbounded() const {
   return config_.positions == "none" &&
          std::all_of(attentions_.begin(), attentions_.end(), [](const auto& attention) {

@@ -217,7 +217,9 @@ struct LunaState final : AttentionState {
 class LunaAttention final : public Attention {
  public:
   explicit LunaAttention(const AttentionOptions& options)
-      : Attention({.denominators = false, .step_capturable = false}),  // the host counts positions
+      : Attention({.denominators = false,
+                   .any_order = true,
+                   .step_capturable = false}),  // the host counts positions
         options_(options),
         count_(options.settings.integer("slots")),
         slots_(normal_parameter(options, {options.heads, count_, options.key_size}, 1)),

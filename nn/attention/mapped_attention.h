@@ -54,6 +54,7 @@ class MappedAttention : public Attention {
     const RuleSpec& rule = rule_->spec();
     traits_.causal_only = rule.causal_only;
     traits_.takes_parts = true;
+    traits_.any_order = rule.name == "sum";
     traits_.denominators = rule_->has_denominators();
     traits_.rotary = traits_.denominators ? Rotary::none : Rotary::features;
     traits_.heads_differ = rule.heads_differ;

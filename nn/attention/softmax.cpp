@@ -23,6 +23,7 @@ class SoftmaxAttention final : public Attention {
                    .rotary = Rotary::inputs}),
         options_(options),
         window_(options.settings.integer("window")) {
+    traits_.any_order = window_ == 0;
     traits_.state_growth = window_ == 0 ? 2 : 0;
   }
 

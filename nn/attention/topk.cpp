@@ -43,6 +43,7 @@ class TopkAttention final : public Attention {
  public:
   explicit TopkAttention(const AttentionOptions& options)
       : Attention({.softmax_weights = true,
+                   .any_order = true,
                    .decides = true,
                    .step_capturable = false,
                    .rotary = Rotary::inputs,

@@ -140,5 +140,13 @@ TEST_F(SettingsTest, TheLaterOfTwoWins) {
   expect("--tie --no-tie --tie --no-bias --no-bias", {"tie = true", "bias = false"});
 }
 
+TEST_F(SettingsTest, ANoteSaysWhereNothingTellsTheOrder) {
+  const auto notes = [&](const std::string& flags, const std::string& out) {
+    return done(kCopy + " --steps 1 --positions none " + flags + " --out " + out).err;
+  };
+  EXPECT_NE(notes("", "sums").find("nothing here tells the order"), std::string::npos);
+  EXPECT_EQ(notes("--attention gdn", "gdn").find("the order"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace linea

@@ -1,11 +1,15 @@
 // Embeddings of positions in images.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "nn/attention_list.h"
+#include "nn/verify/conformance_tools.h"
 #include "tests/expect_error.h"
+#include "tests/nn/attention_options.h"
 #include "tests/nn/small_transformer.h"
 
 namespace linea {
@@ -107,6 +111,63 @@ TEST(Positions, TheGradientOfAGrid) {
           gradcheck_leaves([&] { return positions.forward(leaves[0]); }, leaves);
       EXPECT_LE(result.error, 1e-7) << channels << ", input " << result.worst_input;
     }
+}
+
+// The last row of each head of attention to positions in this order.
+std::vector<double> last_rows(const Attention& attention, const conformance::Inputs& x,
+                              const std::vector<size_t>& order) {
+  const conformance::Inputs permuted = x.map([&](const Tensor& t) {
+    const std::vector<double> from = t.to_doubles();
+    const auto width = static_cast<size_t>(t.size(3)), N = order.size();
+    std::vector<double> to(from.size());
+    for (size_t i = 0; i < to.size(); ++i) {
+      const size_t n = i / width % N;
+      to[i] = from[i - n * width + order[n] * width];
+    }
+    return Tensor::from(to, t.shape());
+  });
+  const Tensor y =
+      attention.forward(conformance::inputs_for(attention, permuted, false), {true, {}}).value();
+  return conformance::at_position(y, y.size(2) - 1).to_doubles();
+}
+
+// y_i of AttentionTraits::any_order, and of no other, stays when what is before i is permuted.
+TEST(Positions, AttentionsTellWhetherTheyKnowTheOrder) {
+  constexpr int64_t N = 96;
+  const conformance::Inputs x = conformance::draw({1, 2, N, 4, 4}, DType::f64);
+  std::vector<size_t> in_order(N), other(N);
+  for (size_t i = 0; i < N; ++i) in_order[i] = i, other[i] = i < N - 1 ? i * 2 % (N - 1) : i;
+  for (const AttentionEntry& entry : causal_attentions())
+    for (AttentionOptions options : entry.variant_options()) {
+      options.heads = 2, options.key_size = options.value_size = 4;
+      options.length = N, options.dtype = DType::f64;
+      const std::unique_ptr<Attention> attention = make_attention(options);
+      const std::vector<double> before = last_rows(*attention, x, in_order),
+                                after = last_rows(*attention, x, other);
+      double most = 0;
+      for (size_t i = 0; i < before.size(); ++i)
+        most = std::max(most, std::abs(after[i] - before[i]));
+      if (attention->traits().any_order)
+        EXPECT_LT(most, 1e-12) << label_of(options);
+      else
+        EXPECT_GT(most, 1e-6) << label_of(options);
+    }
+}
+
+TEST(Positions, AModelTellsWhetherItKnowsTheOrder) {
+  ModelConfig config = small_transformer(2);
+  const auto knows = [&](const std::string& attention) {
+    config.attentions = parse_attentions(attention);
+    return Transformer(config).knows_order();
+  };
+  EXPECT_TRUE(knows("linear"));
+  config.positions = "none";
+  EXPECT_FALSE(knows("linear"));
+  EXPECT_FALSE(knows("softmax/performer"));
+  EXPECT_TRUE(knows("linear/gdn"));
+  EXPECT_TRUE(knows("linear:rule=gated"));
+  config.layer_convolution = "1d";
+  EXPECT_TRUE(knows("linear"));
 }
 
 }  // namespace
