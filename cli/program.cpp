@@ -20,6 +20,7 @@
 #include <fmt/ranges.h>
 
 #include "base/settings.h"
+#include "base/subnormals.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/terminal.h"
@@ -167,6 +168,7 @@ int run(int argc, char** argv) {
 
 int linea::run_program(int argc, char** argv) {
   restart_with_short_spins(argv);  // before MPI, which a process starts once
+  linea::flush_subnormals();       // before any thread
   // A file that exceeds the limit on its size is a failed write, not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
   int code = 0;

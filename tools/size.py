@@ -12,17 +12,17 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "base": 510,
+    "base": 530,
     "parallel": 750,
     "tensor": 7700,
     "autograd": 3850,
-    "nn": 3591,
+    "nn": 3600,
     "cuda": 10360,
     "data": 5759,
-    "train": 6700,
+    "train": 6712,
     "bench": 3870,
     "lab": 4500,
-    "cli": 1252,
+    "cli": 1254,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [
