@@ -174,10 +174,10 @@ struct LogOneMinusSigmoid {
 };
 
 // log g of a gate g in [0, 1], at least kMinLogDecay. The derivative is 0 there, and below
-// kMinDivisor.
+// kMinDivisor. Where subnormal numbers count as 0 (base/subnormals.h), so does the bound of a float.
 template <typename T>
 struct LogGate {
-  LINEA_HOST_DEVICE static T value(T x) { return x < T(3.7e-44) ? T(kMinLogDecay) : std::log(x); }
+  LINEA_HOST_DEVICE static T value(T x) { return x <= T(3.7e-44) ? T(kMinLogDecay) : std::log(x); }
   LINEA_HOST_DEVICE static T grad(T x) {
     return x < std::max(T(3.7e-44), kMinDivisor<T>) ? T(0) : T(1) / x;
   }

@@ -16,6 +16,7 @@ install_missing "${linea_packages[@]}" "${linea_test_packages[@]}"
 EXTRA=(-DLINEA_WERROR=ON -DLINEA_NATIVE=OFF)
 if [ -n "$objects" ]; then
   build release test_programs
+  cmake --build --preset release -- -t cleandead >/dev/null
 fi
 say "Sanitizer build"
 EXTRA+=("-DLINEA_TEST_OBJECTS=$objects")

@@ -31,9 +31,7 @@ class Bf16Training : public ProgramTest {
 };
 
 TEST_F(Bf16Training, IsNearFloatAndRepeatsItsBits) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "takes a minute here; the other builds run it";
-#endif
+  if (kSanitized) GTEST_SKIP() << "takes a minute here; the other builds run it";
   done(kWide + "--steps 6 --out float");
   for (const std::string& isa : all_bf16_isas()) {
     setenv("LINEA_ISA", isa.c_str(), 1);

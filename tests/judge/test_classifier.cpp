@@ -8,6 +8,7 @@
 #include "tensor/backend.h"
 #include "tensor/context.h"
 #include "tests/data/data_helpers.h"
+#include "tests/sanitized.h"
 
 namespace linea {
 namespace {
@@ -109,9 +110,7 @@ TEST_F(JudgedImages, RealImagesAreGoodAndNoiseIsNot) {
 // The saved file depends on the data and its settings. A damaged one is replaced, at another
 // number of threads by the same weights.
 TEST_F(JudgedImages, AClassifierIsKeptForItsData) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "trains more than once; the other builds run it";
-#endif
+  if (kSanitized) GTEST_SKIP() << "trains more than once; the other builds run it";
   RunConfig config = digits(300);
   Silent progress;
   const int before = context().threads;
