@@ -109,7 +109,7 @@ class Model {
   void count_position(DecodeState& state) const;
   virtual Tensor decode(DecodeState&, const Tensor&) const { return {}; }  // start() refuses
   bool is_step_capturable() const;
-  // Whether anything but the number of tokens before a position tells where it is.
+  // Whether anything but the causal mask tells the order of the tokens.
   bool knows_order() const;
   // Whether steps may pass the model's length: it knows no positions, and its states do not grow.
   bool is_unbounded() const;

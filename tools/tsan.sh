@@ -29,7 +29,7 @@ fi
 
 cmake -S . -B build/tsan -G Ninja -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_BUILD_TYPE=None \
   -DCMAKE_CXX_FLAGS="$flags" -DLINEA_NATIVE=OFF >build/tsan/cmake.log
-cmake --build build/tsan --target test_tensor test_autograd test_nn
+cmake --build build/tsan --target test_base test_tensor test_autograd test_nn
 for folder in base tensor autograd nn; do
   echo "== $folder"  # without the chain of a million ops: minutes under the sanitizer, single-threaded
   "build/tsan/tests/test_$folder" --gtest_brief=1 --gtest_filter=-DeepChain.*
