@@ -144,7 +144,7 @@ TEST_F(SettingsTest, ANoteSaysWhereNothingTellsTheOrder) {
   const auto notes = [&](const std::string& flags, const std::string& out) {
     return done(kCopy + " --steps 1 --positions none " + flags + " --out " + out).err;
   };
-  EXPECT_NE(notes("", "sums").find("the causal mask alone tells the order"), std::string::npos);
+  EXPECT_NE(notes("", "sums").find("only the causal mask tells the order"), std::string::npos);
   EXPECT_EQ(notes("--attention gdn", "gdn").find("the order"), std::string::npos);
 }
 

@@ -146,9 +146,8 @@ void Trainer::open_folder(bool resume, bool json) {
   for (const std::string& line : layers_by_attention(config_)) progress_.note(line);
   if (!model_->knows_order())
     progress_.note(
-        "--positions none: the causal mask alone tells the order of the tokens; "
-        "--layer-convolution "
-        "1d does, and so does a rule that forgets, such as --attention gdn");
+        "--positions none: only the causal mask tells the order of the tokens; so would "
+        "--layer-convolution 1d, and a rule that forgets, such as --attention gdn");
   const int64_t end = std::min(schedule_end(config_), config_.steps);
   if (config_.warmup >= end && step_ < config_.steps)
     progress_.note(fmt::format(
