@@ -147,16 +147,17 @@ TEST(RandomProjection, EntriesHaveTheirMoments) {
   // Each axis alone, over many small draws: signs and places are as likely as they are for a
   // uniform rotation.
   constexpr int64_t kSmall = 3, kDraws = 20000;
-  for (const Projection projection : kAll)
-    for (int64_t entry = 0; entry < kSmall * kSmall; ++entry) {
-      std::vector<double> values;
-      for (uint64_t step = 0; step < kDraws; ++step) {
-        RandomStream stream = kStream;
-        stream.step = step;
-        values.push_back(
-            draw_projection(projection, kSmall, kSmall, stream)[static_cast<size_t>(entry)]);
-      }
-      const Moments m = moments(values);
+  for (const Projection projection : kAll) {
+    std::vector<std::vector<double>> values_of(kSmall * kSmall);
+    for (uint64_t step = 0; step < kDraws; ++step) {
+      RandomStream stream = kStream;
+      stream.step = step;
+      const std::vector<double> drawn = draw_projection(projection, kSmall, kSmall, stream);
+      for (size_t entry = 0; entry < drawn.size(); ++entry)
+        values_of[entry].push_back(drawn[entry]);
+    }
+    for (size_t entry = 0; entry < values_of.size(); ++entry) {
+      const Moments m = moments(values_of[entry]);
       EXPECT_NEAR(m.mean, 0, 5 / std::sqrt(static_cast<double>(kDraws))) << entry;
       // The strata of three rows hold less than the whole variance.
       double variance = 1;
@@ -167,6 +168,7 @@ TEST(RandomProjection, EntriesHaveTheirMoments) {
       }
       EXPECT_NEAR(m.variance, variance, 5 * std::sqrt(2.0 / kDraws)) << entry;
     }
+  }
 }
 
 // Kolmogorov-Smirnov, 1.95 / sqrt(n) being the bound of one in a thousand.

@@ -10,6 +10,7 @@
 #include "data/vocabulary.h"
 #include "nn/model.h"
 #include "tests/expect_error.h"
+#include "tests/sanitized.h"
 #include "train/config.h"
 
 namespace linea {
@@ -39,7 +40,7 @@ std::string vocabulary_of(const RunConfig& config) {
 }
 
 TEST(Presets, HaveTheParametersThatTheyName) {
-  for (const Preset& preset : kPresets) {
+  for (const Preset& preset : share_of(kPresets, 3)) {
     const RunConfig config = config_from_toml(preset.text, preset.name);
     const TaskShape shape = task_shape(task_options(config, vocabulary_of(config)));
     const std::unique_ptr<Model> model = make_model(model_config(config, shape));

@@ -2,6 +2,7 @@
 // implementations leak.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "autograd/ops.h"
@@ -231,8 +232,9 @@ class TopKeysThenMask final : public sabotage::Saboteur {
     for (int64_t row = 0; row < in.q.value().numel() / in.q.size(3); ++row) {
       const auto first = all.begin() + row * N;
       std::vector<double> some(first, first + (leaks ? N : row % N + 1));
-      std::sort(some.rbegin(), some.rend());
-      least.push_back(some[std::min<size_t>(7, some.size() - 1)]);
+      const auto seventh = some.begin() + std::min<int64_t>(7, std::ssize(some) - 1);
+      std::nth_element(some.begin(), seventh, some.end(), std::greater());
+      least.push_back(*seventh);
     }
     return naive::softmax_attention(scores, in.v, mask, [&](int64_t bh, int64_t i, int64_t j) {
       return i == j || all[static_cast<size_t>((bh * N + i) * N + j)] >=
