@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -11,6 +13,7 @@
 #include "data/json.h"
 #include "train/evaluate.h"
 #include "train/machine.h"
+#include "train/record/table.h"
 #include "train/run/checkpoint.h"
 #include "train/run/out_of_memory_hint.h"
 
@@ -30,6 +33,43 @@ Split split_named(const std::string& name) {
   fail(ErrorKind::usage, "--split is '{}'; choose val or test", name);
 }
 
+// The loss along a text: of each stretch with the state that is carried to it, and by windows.
+struct LossAlong {
+  int64_t first, end;  // positions
+  double carried, windows;
+};
+
+std::vector<LossAlong> loss_along(const Score& carried, const Score& windows) {
+  std::vector<LossAlong> all;
+  int64_t first = 0;
+  for (size_t s = 0; s < carried.stretches.size(); ++s) {
+    const Stretch& stretch = carried.stretches[s];
+    all.push_back({first, first + stretch.tokens, stretch.loss, windows.stretches.at(s).loss});
+    first = all.back().end;
+  }
+  return all;
+}
+
+void print_along(const std::vector<LossAlong>& all) {
+  std::vector<std::vector<std::string>> rows;
+  for (const LossAlong& row : all)
+    rows.push_back({fmt::format("{} to {}", row.first, row.end - 1),
+                    fmt::format("{:.4f}", row.carried), fmt::format("{:.4f}", row.windows),
+                    fmt::format("{:+.4f}", row.carried - row.windows)});
+  fmt::print("nats per token along the split:\n");
+  print_table({{"positions"}, {"carried", true}, {"windows", true}, {"difference", true}}, rows);
+}
+
+nlohmann::ordered_json json_along(const std::vector<LossAlong>& all) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const LossAlong& row : all)
+    rows.push_back({{"first", row.first},
+                    {"end", row.end},
+                    {"carried", row.carried},
+                    {"windows", row.windows}});
+  return rows;
+}
+
 void run_eval(const EvalOptions& options) {
   const Split split = split_named(options.split);
   check_choice("context", options.context, {"windows", "carried"});
@@ -43,10 +83,17 @@ void run_eval(const EvalOptions& options) {
   const std::unique_ptr<Task> task = make_saved_task(task_options(saved.config, saved.vocabulary));
   TerminalProgress progress;
   for (const std::string& note : task->notes()) progress.note(note);
+  std::vector<LossAlong> along;
   const Score score = with_model_memory(saved.model.get(), machine_hint(), [&] {
-    const auto show = show_time_left(progress, "sequences");
-    if (carried) return evaluate_carried(*saved.model, *task, split, show);
-    return evaluate(*saved.model, *task, split, saved.config.batch, 0, show, &ranks());
+    const auto by_windows = [&] {
+      return evaluate(*saved.model, *task, split, saved.config.batch, 0,
+                      show_time_left(progress, "sequences"), &ranks());
+    };
+    if (!carried) return by_windows();
+    const Score result = evaluate_carried(*saved.model, *task, split,
+                                          show_time_left(progress, "sequences, carried"));
+    along = loss_along(result, by_windows());
+    return result;
   });
   if (progress.is_terminal()) progress.note("");
   if (!std::isfinite(score.loss))
@@ -63,6 +110,7 @@ void run_eval(const EvalOptions& options) {
       result["bits_per_byte"] = score.bits_per_byte;
       result["context"] = options.context;
     }
+    if (carried) result["along"] = json_along(along);
     std::printf("%s\n", dump_json(result).c_str());
     return;
   }
@@ -77,6 +125,7 @@ void run_eval(const EvalOptions& options) {
              bits_name(saved.shape),
              is_text(saved.shape) ? fmt::format("{:.4f} bits/byte, ", score.bits_per_byte) : "",
              score.accuracy, score.tokens);
+  if (carried) print_along(along);
 }
 
 }  // namespace
@@ -93,7 +142,7 @@ void add_eval(CLI::App& program, int& exit_code) {
   add_option(
       command, "--context", options->context,
       "of a text: windows as long as in training, or carried: one sequence, its state carried "
-      "through all of it (models without positions)",
+      "through all of it, with a table of the loss along it (models without positions)",
       OptionKind::shows_default);
   set_choices(command, "--context", {"windows", "carried"});
   add_weights_flag(command, options->weights);

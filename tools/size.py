@@ -19,7 +19,7 @@ BUDGETS = {
     "nn": 3600,
     "cuda": 10360,
     "data": 5759,
-    "train": 6712,
+    "train": 6731,
     "bench": 3870,
     "lab": 4500,
     "cli": 1254,

@@ -1,6 +1,7 @@
 #include "train/evaluate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -70,21 +71,27 @@ struct Sums {
   double loss = 0, correct = 0, bytes = 0, tokens = 0;
   double interrupted = 0;       // ranks that ended early
   std::vector<double> classes;  // how often each is the answer
+  // Stretch 0 is row 0; stretch s > 0 is the rows [2^(s-1), 2^s).
+  std::vector<double> stretch_loss = std::vector<double>(64),
+                      stretch_tokens = std::vector<double>(64);
 
   void add_over(Ranks& ranks) {
-    std::vector<double> all = {loss, correct, bytes, tokens, interrupted};
-    all.insert(all.end(), classes.begin(), classes.end());
+    const auto numbers = {&loss, &correct, &bytes, &tokens, &interrupted};
+    const auto lists = {&classes, &stretch_loss, &stretch_tokens};
+    std::vector<double> all;
+    for (const double* number : numbers) all.push_back(*number);
+    for (const auto* list : lists) all.insert(all.end(), list->begin(), list->end());
     ranks.sum(all, "the evaluation");
-    loss = all[0];
-    correct = all[1];
-    bytes = all[2];
-    tokens = all[3];
-    interrupted = all[4];
-    classes.assign(all.begin() + 5, all.end());
+    auto next = all.begin();
+    for (double* number : numbers) *number = *next++;
+    for (auto* list : lists)
+      for (double& number : *list) number = *next++;
   }
 };
 
-void add_batch(const Model& model, const Task& task, const Batch& batch, Sums& sums) {
+// The batch is the rows [first, end) of the evaluation.
+void add_batch(const Model& model, const Task& task, const Batch& batch, int64_t first, int64_t end,
+               Sums& sums) {
   const std::vector<int32_t>& token_bytes = task.shape().token_bytes;
   const BatchTensors tensors = batch_tensors(task, batch);
   const Tensor outputs = model.forward(tensors.model_inputs(), false).value();
@@ -94,6 +101,11 @@ void add_batch(const Model& model, const Task& task, const Batch& batch, Sums& s
   for (size_t i = 0; i < losses.size(); ++i) {
     if (batch.targets[i] == kNotScored) continue;
     const auto target = static_cast<size_t>(batch.targets[i]);
+    const auto row =
+        static_cast<size_t>(first) + i * static_cast<size_t>(end - first) / losses.size();
+    const auto stretch = static_cast<size_t>(std::bit_width(row));
+    sums.stretch_loss[stretch] += losses[i];
+    ++sums.stretch_tokens[stretch];
     sums.loss += losses[i];
     sums.correct += predicted[i] == batch.targets[i] ? 1 : 0;
     if (!token_bytes.empty()) sums.bytes += token_bytes[target];
@@ -102,7 +114,7 @@ void add_batch(const Model& model, const Task& task, const Batch& batch, Sums& s
   }
 }
 
-Score score_of(const Sums& sums, Split split) {
+Score score_of(const Sums& sums, const Task& task, Split split, int64_t rows) {
   if (sums.tokens == 0)
     fail(ErrorKind::input, "the {} split has no scored token", split_name(split));
   Score score;
@@ -113,6 +125,10 @@ Score score_of(const Sums& sums, Split split) {
   score.accuracy = sums.correct / sums.tokens;
   for (const double count : sums.classes)
     score.majority = std::max(score.majority, count / sums.tokens);
+  for (size_t s = 0;
+       is_text(task.shape()) && rows == task.rows(split) && sums.stretch_tokens[s] > 0; ++s)
+    score.stretches.push_back({static_cast<int64_t>(sums.stretch_tokens[s]),
+                               sums.stretch_loss[s] / sums.stretch_tokens[s]});
   return score;
 }
 
@@ -156,7 +172,7 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_
     const Batch batch = evaluation_batch(task, split, first, end - first, rows);
     const UseSequencePart use(part.get());
     if (part != nullptr) take_batch(*part, task, batch);
-    add_batch(model, task, part == nullptr ? batch : positions_of(batch, *part), sums);
+    add_batch(model, task, part == nullptr ? batch : positions_of(batch, *part), first, end, sums);
     try {
       if (progress) progress(end - own.first, own.count());
     } catch (const Interrupted&) {
@@ -167,7 +183,7 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_
   }
   sums.add_over(*ranks);
   if (sums.interrupted > 0) throw Interrupted();
-  return score_of(sums, split);
+  return score_of(sums, task, split, rows);
 }
 
 Score evaluate_carried(const Model& model, const Task& task, Split split,
@@ -191,11 +207,11 @@ Score evaluate_carried(const Model& model, const Task& task, Split split,
     batch.length *= std::exchange(batch.rows, 1);
     CarriedPart part(states, first * N, end * N);
     const UseSequencePart use(&part);
-    add_batch(model, task, batch, sums);
+    add_batch(model, task, batch, first, end, sums);
     states = part.states_at_end();
     if (progress) progress(end, rows);
   }
-  return score_of(sums, split);
+  return score_of(sums, task, split, rows);
 }
 
 }  // namespace linea

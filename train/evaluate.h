@@ -1,11 +1,19 @@
 // Evaluation of a model on a split; the only place where losses are converted to bits.
 #pragma once
 
+#include <vector>
+
 #include "data/tasks/task.h"
 #include "nn/model.h"
 #include "parallel/ranks.h"
 
 namespace linea {
+
+// Consecutive tokens of a text.
+struct Stretch {
+  int64_t tokens = 0;  // scored
+  double loss = 0;     // nats per token
+};
 
 struct Score {
   double loss = 0;  // nats per scored token
@@ -17,6 +25,8 @@ struct Score {
   // The share of the commonest class in a task with one answer, else 0: the accuracy of a model
   // that has learned nothing but the shares of the classes.
   double majority = 0;
+  // The first window, the second, the next two, the next four, ... of a text; none where rows are left out.
+  std::vector<Stretch> stretches;
 };
 
 double to_bits(double nats);

@@ -54,6 +54,33 @@ TEST_F(Tokenizer, BitsPerByteCompareTokenizers) {
   EXPECT_EQ(bytes("digits/metrics.jsonl").find("per_byte"), std::string::npos);
 }
 
+TEST_F(Tokenizer, ACarriedStateIsEvaluatedAlongTheText) {
+  put_words("text.txt", 600);
+  done("train --task text --data text.txt --length 8 --steps 3 --positions none --out run" +
+       kSmall);
+  const nlohmann::json score = parse_json(done("eval --json --context carried run").out),
+                       windows = parse_json(done("eval --json run").out);
+  EXPECT_FALSE(windows.contains("along"));
+  double carried_sum = 0, windows_sum = 0;
+  int64_t end = 0;
+  for (const nlohmann::json& row : score["along"]) {
+    EXPECT_EQ(row["first"], end);
+    const auto tokens = static_cast<double>(row["end"].get<int64_t>() - end);
+    end = row["end"];
+    carried_sum += tokens * row["carried"].get<double>();
+    windows_sum += tokens * row["windows"].get<double>();
+  }
+  EXPECT_EQ(end, score["tokens"]);
+  const auto tokens = static_cast<double>(end);
+  EXPECT_NEAR(carried_sum / tokens, score["loss"], 1e-9);
+  EXPECT_NEAR(windows_sum / tokens, windows["loss"], 1e-9);
+  const nlohmann::json& first = score["along"].at(0);
+  EXPECT_EQ(first["end"], 8);
+  EXPECT_NEAR(first["carried"], first["windows"], 1e-6);
+  EXPECT_GT(std::abs(carried_sum - windows_sum), 1e-3);
+  EXPECT_NE(done("eval --context carried run").out.find("\n0 to 7 "), std::string::npos);
+}
+
 TEST_F(Tokenizer, ByteRunsEndAtTheSameBitsAsTheAlias) {
   put_words("text.txt", 300);
   const std::string train = "train --task text --data text.txt --length 8 --steps 2" + kSmall;

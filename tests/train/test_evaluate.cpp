@@ -1,8 +1,11 @@
 // Looking at a split: no more memory than training takes, and the same score however many rows are
 // taken at once.
-#include "nn/transformer.h"
 #include "train/evaluate.h"
 
+#include <algorithm>
+#include <numeric>
+
+#include "nn/transformer.h"
 #include "tensor/caching_allocator.h"
 #include "tests/cli/program.h"
 #include "tests/data/data_helpers.h"
@@ -120,7 +123,30 @@ TEST(Evaluate, APartialEvaluationSpansTheSplit) {
   }
 }
 
-class EvaluateText : public DataTest {};
+class EvaluateText : public DataTest {
+ protected:
+  // The loss of each token of the validation split by the recurrent form.
+  static std::vector<double> losses_of_steps(const Model& model, const Task& task) {
+    std::vector<double> losses;
+    DecodeState state = model.start(1);
+    for (int64_t row = 0; row < task.rows(Split::val); ++row) {
+      const Batch batch = task.eval_batch(Split::val, row, 1);
+      for (size_t n = 0; n < batch.targets.size() && batch.targets[n] != kNotScored; ++n) {
+        const Tensor outputs =
+            model.step(state, Tensor::from(std::vector<int32_t>{batch.inputs[n]}, {1}));
+        losses.push_back(model.output_head()
+                             .losses(outputs.reshape({1, 1, outputs.numel()}),
+                                     Tensor::from(std::vector<int32_t>{batch.targets[n]}, {1, 1}))
+                             .to_doubles()[0]);
+      }
+    }
+    return losses;
+  }
+  static double mean(const std::vector<double>& values, int64_t first, int64_t end) {
+    return std::accumulate(values.begin() + first, values.begin() + end, 0.0) /
+           static_cast<double>(end - first);
+  }
+};
 
 // A state that is carried through a split in parts, of which the last is shorter, gives each token what the
 // recurrent form gives it.
@@ -145,26 +171,20 @@ TEST_F(EvaluateText, CarriesAStateAsTheRecurrentFormDoes) {
       write_values(values, parameter.var.value());
     }
     const Score carried = evaluate_carried(model, *task, Split::val);
-
-    DecodeState state = model.start(1);
-    double loss = 0;
-    int64_t tokens = 0;
-    for (int64_t row = 0; row < task->rows(Split::val); ++row) {
-      const Batch batch = task->eval_batch(Split::val, row, 1);
-      for (size_t n = 0; n < batch.targets.size() && batch.targets[n] != kNotScored; ++n) {
-        const Tensor outputs =
-            model.step(state, Tensor::from(std::vector<int32_t>{batch.inputs[n]}, {1}));
-        loss += model.output_head()
-                    .losses(outputs.reshape({1, 1, outputs.numel()}),
-                            Tensor::from(std::vector<int32_t>{batch.targets[n]}, {1, 1}))
-                    .to_doubles()[0];
-        ++tokens;
-      }
-    }
+    const std::vector<double> losses = losses_of_steps(model, *task);
+    const auto tokens = std::ssize(losses);
     EXPECT_EQ(carried.tokens, tokens);
     EXPECT_GT(tokens, kSanitized ? 4096 : 2 * 4096);  // two parts, or three
-    EXPECT_NEAR(carried.loss, loss / static_cast<double>(tokens), 1e-6) << attention;
+    EXPECT_NEAR(carried.loss, mean(losses, 0, tokens), 1e-6) << attention;
+    for (int64_t s = 0, first = 0, end = 48; first < tokens; ++s, first = end, end *= 2) {
+      const Stretch stretch = carried.stretches.at(static_cast<size_t>(s));
+      EXPECT_EQ(stretch.tokens, std::min(end, tokens) - first) << attention << " " << s;
+      EXPECT_NEAR(stretch.loss, mean(losses, first, std::min(end, tokens)), 1e-5) << attention;
+    }
     const Score windows = evaluate(model, *task, Split::val, 1);
+    ASSERT_EQ(windows.stretches.size(), carried.stretches.size());
+    EXPECT_NEAR(windows.stretches[0].loss, carried.stretches[0].loss, 1e-5);
+    EXPECT_TRUE(evaluate(model, *task, Split::val, 1, 5).stretches.empty());
     EXPECT_EQ(windows.tokens, tokens);
     EXPECT_GT(std::abs(windows.loss - carried.loss), 1e-3);
   }
