@@ -52,7 +52,7 @@ StateBytes state_bytes(const Model& model) {
   return bytes;
 }
 
-std::string to_string(const StateBytes& bytes) {
+std::string state_text(const StateBytes& bytes) {
   if (bytes.rows == 0) return "";
   return fmt::format(
       "state of a sequence: {:.1f} KB, of which {:.1f} KB are rows of convolutions\n",
@@ -136,7 +136,7 @@ void run(SampleBench options) {
   } else {
     fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights per token\n{}\n",
                to_string(machine), options.model.preset, to_string(config),
-               options.model.config.dtype, weight_bytes(model) / 1e6, to_string(state));
+               options.model.config.dtype, weight_bytes(model) / 1e6, state_text(state));
     fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s",
                "images/s", "weights GB/s", "share %");
   }

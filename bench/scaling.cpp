@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "bench/bench.h"
 #include "bench/commands.h"
+#include "bench/network.h"
 #include "bench/random_tokens.h"
 #include "bench/scaling_model.h"
 #include "data/json.h"
@@ -65,32 +66,6 @@ struct Measured {
   Network network;
 };
 
-// The slowest rank's.
-double slowest(double seconds) {
-  double result = 0;
-  for (const double one : ranks().all_gather(seconds, "a round")) result = std::max(result, one);
-  return result;
-}
-
-// Half of the time that `bytes` bytes take to rank 1 and back.
-double message_seconds(size_t bytes) {
-  std::vector<uint8_t> own(bytes), back(bytes);
-  const auto once = [&] {
-    if (ranks().is_main()) ranks().post(1, own);
-    if (ranks().rank() <= 1)
-      ranks().take(1 - ranks().rank(), back.data(), bytes, "the time of a message");
-    if (ranks().rank() == 1) ranks().post(0, own);
-  };
-  std::vector<double> times;
-  for (int i = 0; i < 9; ++i) {
-    slowest(0);
-    const Stopwatch watch;
-    once();
-    times.push_back(watch.seconds() / 2);
-  }
-  return slowest(ranks().is_main() ? median(times) : 0);
-}
-
 double sum_seconds(int64_t floats) {
   std::vector<float> x(static_cast<size_t>(floats), 1.0f);
   std::vector<double> times;
@@ -105,10 +80,7 @@ double sum_seconds(int64_t floats) {
 }
 
 void measure_transport(Measured& result) {
-  constexpr size_t kLarge = size_t{1} << 24;
-  result.network.alpha = message_seconds(8);
-  result.network.beta =
-      static_cast<double>(kLarge) / std::max(1e-9, message_seconds(kLarge) - result.network.alpha);
+  result.network = measure_network();
   const int64_t floats = int64_t{1} << 20;
   const double without =
       ScalingModel().sum_seconds(static_cast<double>(floats), ranks().size(), result.network);

@@ -4,19 +4,17 @@
 //   f_i = max(f_{i-1}, r_i) + t(n_i)                                 the sum of bucket i, ready at r_i, ends
 //   T = max(T_c, f_last) + sigma T_c sqrt(2 ln W)                    T_c: without exchange; the slowest of W
 //
-// alpha: seconds of a message; beta: bytes a second; gamma: seconds to add a float; sigma: the relative
-// standard deviation of a rank's steps. The largest of W normal numbers is sqrt(2 ln W) deviations above
+// alpha, beta: of a message (network.h); gamma: seconds to add a float; sigma: the relative standard
+// deviation of a rank's steps. The largest of W normal numbers is sqrt(2 ln W) deviations above
 // their mean.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-namespace linea::bench {
+#include "bench/network.h"
 
-struct Network {
-  double alpha = 0, beta = 1e9;
-};
+namespace linea::bench {
 
 // A sum of gradients: its floats, and when in the step they are ready, in seconds.
 struct Bucket {

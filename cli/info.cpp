@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "bench/device_rates.h"
+#include "bench/network.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/program.h"
@@ -103,19 +104,24 @@ Json mechanisms() {
 
 void show_build(bool json) {
   const BlasInfo blas = blas_info();
+  // Under mpirun, how fast its messages are: all ranks take part.
+  const auto network = ranks().alone() ? bench::Network() : bench::measure_network();
   const std::vector<std::string> devices = cuda_devices();
   const std::string bf16 = bf16_isa() == nullptr ? "none" : bf16_isa();
-  if (json)
-    return print_json_line({{"version", version()},
-                            {"blas", blas.version},
-                            {"kernel", blas.kernel},
-                            {"threads", context().threads},
-                            {"isa", cpu_isa()},
-                            {"bf16", bf16},
-                            {"cuda_devices", devices},
-                            {"attentions", attention_names()},
-                            {"mechanisms", mechanisms()},
-                            {"presets", preset_names()}});
+  if (json) {
+    Json result = {{"version", version()},       {"blas", blas.version},
+                   {"kernel", blas.kernel},      {"threads", context().threads},
+                   {"isa", cpu_isa()},           {"bf16", bf16},
+                   {"cuda_devices", devices},    {"attentions", attention_names()},
+                   {"mechanisms", mechanisms()}, {"presets", preset_names()}};
+    if (!ranks().alone())
+      result["ranks"] = {{"count", ranks().size()},
+                         {"hosts", ranks().hosts()},
+                         {"library", ranks().library()},
+                         {"alpha_s", network.alpha},
+                         {"beta_bytes_per_s", network.beta}};
+    return print_json_line(result);
+  }
   print_wrapped("linea " + version(), kIndent);
   print_field("BLAS", fmt::format("{}; kernels {}; {}; {}", blas.version, blas.kernel, blas.flavor,
                                   plural(context().threads, "thread")));
@@ -127,6 +133,10 @@ void show_build(bool json) {
   for (const std::string& line : devices) print_field("", line);
   if (!devices.empty())
     for (const std::string& line : rates_of_cuda()) print_field("", "cuda:0 " + line);
+  if (!ranks().alone())
+    print_field("ranks", fmt::format("{} on {}, {}; a message takes {:.1f} us + 1 s per {:.1f} GB",
+                                     ranks().size(), plural(ranks().hosts(), "host"),
+                                     ranks().library(), 1e6 * network.alpha, network.beta / 1e9));
   for (const AttentionEntry& entry : attentions()) show_attention(entry);
   print_field("presets", fmt::format("{}", fmt::join(preset_names(), ", ")));
 }

@@ -20,7 +20,7 @@ BUDGETS = {
     "cuda": 10360,
     "data": 5759,
     "train": 6731,
-    "bench": 3870,
+    "bench": 3883,
     "lab": 4500,
     "cli": 1254,
 }

@@ -78,6 +78,12 @@ assert a["tokens"] == b["tokens"] and abs(a["loss"] / b["loss"] - 1) < 1e-6, (a,
   python3 -c 'import json; x = json.load(open("out"))
 assert x["ranks"] == 2 and x["shared_computed_s"] > 0 and len(x["computed"][0]["weak"]) == 4, x
 assert sum(bucket["floats"] for bucket in x["buckets"]) > 10000, x' || wrong "bench scaling does not say its times"
+  good 2 info --json
+  python3 -c 'import json; x = json.load(open("out"))["ranks"]
+assert (x["count"], x["hosts"]) == (2, 1) and x["library"], x
+assert 0 < x["alpha_s"] < 0.1 < x["beta_bytes_per_s"], x' || wrong "info does not say its ranks"
+  good 2 info
+  grep -q "^ranks  *2 on 1 host, .* a message takes " out || wrong "info does not say its ranks"
   fails 2 "compares several processes" 1 bench scaling --preset digits-demo
   # An unequal split of accumulated batches; what vq learns without gradients; a resumed run has other ranks.
   more="$train --accumulate 2 --attention vq --codes 4 --save-every 10 --decay-steps 20"
