@@ -69,6 +69,11 @@ std::unique_ptr<Attention> make_smallest(AttentionOptions options) {
   return make_attention(options);
 }
 
+AttentionTraits traits_of(AttentionOptions options) {
+  options.image_width = options.image_channels = 1;
+  return make_smallest(std::move(options))->traits();
+}
+
 std::string label_of(const AttentionOptions& options) {
   return options.name + label_of(find_attention(options.name).settings, complete_settings(options));
 }

@@ -174,6 +174,8 @@ std::unique_ptr<Attention> make_attention(AttentionOptions options);
 // One of the smallest sizes, for its traits: whole numbers, which may not fit those, have their
 // defaults.
 std::unique_ptr<Attention> make_smallest(AttentionOptions options);
+// Traits that depend on no sizes.
+AttentionTraits traits_of(AttentionOptions options);
 // "linear --feature elu", the flags that ask for it.
 std::string label_of(const AttentionOptions& options);
 

@@ -73,8 +73,7 @@ void set_gates(AttentionInputs& in, const Var& scores, const Attention& attentio
   in.gate_form = GateForm::logit;
 }
 
-std::string projections(const Attention& attention) {
-  const AttentionTraits& traits = attention.traits();
+std::string projections(const AttentionTraits& traits) {
   return traits.reads_keys ? "qkv" : traits.reads_queries ? "qv" : "v";
 }
 
@@ -86,7 +85,7 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
       attention(make_layer_attention(config, layer)),
       stream_id(dropout_stream),
       turns(config.positions == "rotary" && attention->traits().rotary == Rotary::inputs) {
-  const std::string reads = projections(*attention);
+  const std::string reads = projections(attention->traits());
   const auto parts = static_cast<int64_t>(reads.size());
   qkv = Linear(init, prefix + reads, config.dim, parts * config.dim, kInitStd, config.bias, parts);
   gate = GateLayer(init, prefix, config, *attention);
@@ -118,7 +117,7 @@ AttentionInputs SelfAttention::project(const Var& x, int64_t first) const {
 
 void SelfAttention::split_parts(AttentionInputs& in, int64_t first) const {
   const bool has_keys = attention->traits().reads_keys;
-  const auto parts = static_cast<int64_t>(projections(*attention).size());
+  const auto parts = static_cast<int64_t>(projections(attention->traits()).size());
   const Var split = split_heads(in.qkv, parts, heads);
   if (parts > 1) in.q = select(split, 0);
   if (turns && !has_keys) in.q = rotated(in.q, first);

@@ -71,7 +71,7 @@ const std::vector<std::string>& attention_output_kinds();
 std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64_t layer);
 // The parts of its inputs that an attention reads, as the name of the layer that makes them: "qkv", "qv" or
 // "v".
-std::string projections(const Attention& attention);
+std::string projections(const AttentionTraits& traits);
 // Adds the parameters of an attention to the model's.
 void add_parameters(ParameterInit& init, const std::string& prefix, const Attention& attention);
 // *auxiliary += what the attention adds to the loss; null: nowhere.

@@ -170,7 +170,7 @@ int64_t Transformer::matrix_weights() const {
   const int64_t dim = config_.dim, attention = config_.attention_output == "gated" ? 5 : 4;
   int64_t matrices = config_.layers * attention;
   for (const auto& layer : attentions_)
-    matrices -= 3 - static_cast<int64_t>(projections(*layer).size());
+    matrices -= 3 - static_cast<int64_t>(projections(layer->traits()).size());
   return matrices * dim * dim + config_.layers * 2 * dim * config_.ffn + dim * head_->outputs();
 }
 

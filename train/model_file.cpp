@@ -3,6 +3,7 @@
 #include "data/tasks/image_folder_task.h"
 #include "data/vocabulary.h"
 #include "nn/embedding.h"
+#include "nn/self_attention.h"
 #include "train/run/checkpoint_files.h"
 
 namespace linea {
@@ -122,8 +123,11 @@ std::vector<WeightCount> count_weights(const ModelConfig& config) {
   if (config.second_vocab_size > 0) return counts;  // one attention without the layers below
   if (has_position_table(config.positions) && config.positions != "sinusoidal")
     counts.push_back({"position embeddings", static_cast<double>(config.length) * dim});
+  size_t read = 3;  // of q, k and v, by the attention that reads least
+  for (const AttentionOptions& attention : config.attentions)
+    read = std::min(read, projections(traits_of(attention)).size());
   counts.push_back({fmt::format("{} layers of ffn {}", config.layers, config.ffn),
-                    layers * (4 * dim * dim + 2 * dim * ffn), true});
+                    layers * (static_cast<double>(read + 1) * dim * dim + 2 * dim * ffn), true});
   return counts;
 }
 

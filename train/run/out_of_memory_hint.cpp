@@ -36,7 +36,7 @@ std::string out_of_memory_hint(const RunConfig& config, bool weights_dominate) {
       fmt::format("`layers` ({}), `dim` ({}) or `ffn` ({})", config.layers, config.dim, config.ffn);
   bool can_recompute = !config.recompute && !config.reversible && !task.reads_pairs;
   for (const AttentionOptions& attention : attention_options(config))
-    can_recompute = can_recompute && make_smallest(attention)->traits().recomputable;
+    can_recompute = can_recompute && traits_of(attention).recomputable;
   return can_recompute ? hint + ", or add `recompute`" : hint;
 }
 
