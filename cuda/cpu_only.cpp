@@ -14,6 +14,11 @@ LINEA_KERNEL_TABLE(TopKeysKernels, .top_keys = NoKernel<"top keys">(),
                    .listed_attention = NoKernel<"top keys">(),
                    .listed_attention_backward = NoKernel<"top keys">())
 
+LINEA_KERNEL_TABLE(PanelKernels, .pack_panels = NoKernel<"packed weights">(),
+                   .pack_bf16_panels = NoKernel<"packed weights">(),
+                   .panel_gemm = NoKernel<"packed weights">(),
+                   .bf16_panel_gemm = NoKernel<"packed weights">())
+
 LINEA_KERNEL_TABLE(SlotKernels, .softplus_backward = NoKernel<"slots">(),
                    .divide_by_count = NoKernel<"slots">(), .segment_means = NoKernel<"slots">(),
                    .segment_means_backward = NoKernel<"slots">(),
