@@ -141,13 +141,9 @@ __device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const
   return {all.at(chunk.bh, chunk.first), all.row, all.data == nullptr ? 0 : count, shape.values};
 }
 
-// The shape of a call with its FloatProducts. Plain sums of bf16 rows need no more than TF32.
-template <typename T>
-ChunkShape sums_as_multiplied(const Context& ctx, const ChunkShape& given, bool scaled) {
-  ChunkShape shape = as_multiplied(ctx, given);
-  if (std::is_same_v<T, BFloat16> && given.kind == FeatureKind::values && !scaled)
-    shape.products = FloatProducts::rounded;
-  return shape;
+// Sums without key weights and logs, which need no more than TF32 of bf16 rows.
+inline bool is_plain(const ChunkShape& shape, const void* scale) {
+  return shape.kind == FeatureKind::values && scale == nullptr;
 }
 
 // A matrix of a chunk in shared memory, indexed by row and key.

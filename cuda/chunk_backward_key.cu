@@ -221,7 +221,7 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
                         Strided<const Accumulator<T>> ddenominator,
                         const ChunkState<Accumulator<T>>& grads, HeadRows<T> dk, Strided<T> dweight,
                         HeadRows<T> dv) {
-  const ChunkShape shape = sums_as_multiplied<T>(ctx, given, grads.scale != nullptr);
+  const ChunkShape shape = as_multiplied<T>(ctx, given, is_plain(given, grads.scale));
   if (shape.batch_heads == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
     if (walk_key(ctx, shape, in, dy, saved, ddenominator, grads, dk, dv)) return;

@@ -131,7 +131,7 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
                           const ChunkRows<Accumulator<T>>& saved,
                           const ChunkState<Accumulator<T>>& states, HeadRows<T> dq,
                           Strided<Accumulator<T>> ddenominator) {
-  const ChunkShape shape = sums_as_multiplied<T>(ctx, given, states.scale != nullptr);
+  const ChunkShape shape = as_multiplied<T>(ctx, given, is_plain(given, states.scale));
   if (shape.batch_heads == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
     if (walk_query(ctx, shape, in, y, dy, saved, states, dq, ddenominator)) return;

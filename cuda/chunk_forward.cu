@@ -184,7 +184,7 @@ template <typename T>
 void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                    const ChunkState<Accumulator<T>>& states, HeadRows<T> y,
                    const ChunkRows<Accumulator<T>>& saved) {
-  const ChunkShape shape = sums_as_multiplied<T>(ctx, given, states.scale != nullptr);
+  const ChunkShape shape = as_multiplied<T>(ctx, given, is_plain(given, states.scale));
   if (shape.batch_heads == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
     if (walk_forward(ctx, shape, in, states, y, saved)) return;

@@ -286,7 +286,7 @@ template <typename T>
 void delta_forward(Context& ctx, const ChunkShape& given, const DeltaInput<T>& inputs,
                    Accumulator<T>* state, Strided<T> y) {
   if (!given.corrects) refuse_kernel("decay");
-  const ChunkShape shape = as_multiplied(ctx, given);
+  const ChunkShape shape = as_multiplied<T>(ctx, given);
   using A = Accumulator<T>;
   const int64_t F = shape.features, M = shape.values;
   if (F == 0 || M == 0 || shape.batch_heads == 0) return;
@@ -302,7 +302,7 @@ void delta_backward(Context& ctx, const ChunkShape& given, const DeltaInput<T>& 
                     Strided<const T> dy, const Accumulator<T>* state, Accumulator<T>* dstate,
                     const DeltaGradients<T>& d) {
   if (!given.corrects) refuse_kernel("decay");
-  const ChunkShape shape = as_multiplied(ctx, given);
+  const ChunkShape shape = as_multiplied<T>(ctx, given);
   using A = Accumulator<T>;
   const int64_t BH = shape.batch_heads, F = shape.features, M = shape.values,
                 chunks = chunk_count(shape);

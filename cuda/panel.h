@@ -7,7 +7,7 @@
 #include <cuda_pipeline_primitives.h>
 
 #include "cuda/queue.h"
-#include "cuda/tile_cores.h"
+#include "cuda/tile.h"
 #include "tensor/kernel_shapes.h"
 
 namespace linea::cuda {
@@ -101,7 +101,8 @@ struct Panel {
   }
 
  private:
-  // As load_matrices().
+  // Four 8 x 8 matrices for a warp. kVectors 1: the second has the next eight vectors, the third the
+  // next eight terms, as for the left factor of an mma; 2: the reverse, as for two right factors.
   template <Along kAlong, int kVectors>
   __device__ __forceinline__ void load(uint32_t (&r)[4], int vector, int term) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp, matrix = lane / 8, i = lane % 8;

@@ -90,36 +90,25 @@ __device__ __forceinline__ uint32_t to_bf16_pair(float low, float high) {
 #endif
 }
 
-// Loads two or four matrices [8,8] of 16 bits from shared memory. Lane 8 m + i passes the address
-// of row i of matrix m, aligned to 16 bytes; r[m] of lane 4 g + t receives elements 2 t and 2 t + 1
-// of row g, or of column g if transposed.
-template <bool kTransposed, int kMatrices>
+// Loads four matrices [8,8] of 16 bits from shared memory. Lane 8 m + i passes the address of row i of
+// matrix m, aligned to 16 bytes; r[m] of lane 4 g + t receives elements 2 t and 2 t + 1 of row g, or
+// of column g if transposed.
+template <bool kTransposed>
 __device__ __forceinline__ void ldmatrix(
-    uint32_t (&r)[kMatrices], const void* row,
+    uint32_t (&r)[4], const void* row,
     std::source_location location = std::source_location::current()) {
-  static_assert(kMatrices == 2 || kMatrices == 4);
 #ifdef LINEA_CUDA_EMULATED
-  emulator::ldmatrix(r, kMatrices, kTransposed, row, location);
+  emulator::ldmatrix(r, kTransposed, row, location);
 #else
   const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
-  if constexpr (kMatrices == 4 && kTransposed) {
+  if constexpr (kTransposed) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(address)
                  : "memory");
-  } else if constexpr (kMatrices == 4) {
+  } else {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
-  } else if constexpr (kTransposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(r[0]), "=r"(r[1])
-                 : "r"(address)
-                 : "memory");
-  } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(r[0]), "=r"(r[1])
                  : "r"(address)
                  : "memory");
   }

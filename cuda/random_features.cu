@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 template <typename T>
 void random_logs(Context& ctx, const HeadShape& given, const T* x, const T* omega, double scale,
                  T* u) {
-  const HeadShape shape = as_multiplied(ctx, given);
+  const HeadShape shape = as_multiplied<T>(ctx, given);
   if (shape.batch_heads * shape.rows * shape.features == 0) return;
   launch(logs_kernel<T>, grid_of(shape, shape.features), dim3(kBlockThreads), 0, stream(ctx), shape,
          tiles_of(shape.rows), x, omega, static_cast<Accumulator<T>>(scale), u);
@@ -97,7 +97,7 @@ void random_logs(Context& ctx, const HeadShape& given, const T* x, const T* omeg
 template <typename T>
 void random_logs_backward(Context& ctx, const HeadShape& given, const T* x, const T* du,
                           const T* omega, double scale, T* dx) {
-  const HeadShape shape = as_multiplied(ctx, given);
+  const HeadShape shape = as_multiplied<T>(ctx, given);
   if (shape.batch_heads * shape.rows * shape.key_size == 0) return;
   launch(logs_backward_kernel<T>, grid_of(shape, shape.key_size), dim3(kBlockThreads), 0,
          stream(ctx), shape, tiles_of(shape.rows), x, du, omega, static_cast<Accumulator<T>>(scale),

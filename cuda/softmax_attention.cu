@@ -86,7 +86,7 @@ __device__ void add_dots(Sums<T>& sum, const TileRows<T>& x, const TileRows<T>& 
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, 1)
     attend(SoftmaxShape shape, int64_t query_tiles, HeadRows<const T> q, HeadRows<const T> k,
            HeadRows<const T> v, HeadRows<T> y, Accumulator<T>* log_sums) {
   using A = Accumulator<T>;
@@ -288,7 +288,7 @@ template <typename T>
 void softmax_attention(Context& ctx, const SoftmaxShape& given, const HeadRows<const T>& q,
                        const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& y,
                        Accumulator<T>* log_sums) {
-  const SoftmaxShape shape = as_multiplied(ctx, given);
+  const SoftmaxShape shape = as_multiplied<T>(ctx, given, true);
   if (shape.batch_heads == 0 || shape.queries == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
     if (attend_panels(ctx, shape, q, k, v, y, log_sums)) return;
@@ -305,7 +305,7 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& given, const H
                                 const HeadRows<const T>& y, const Accumulator<T>* log_sums,
                                 const HeadRows<const T>& dy, const HeadRows<T>& dq,
                                 const HeadRows<T>& dk, const HeadRows<T>& dv) {
-  const SoftmaxShape shape = as_multiplied(ctx, given);
+  const SoftmaxShape shape = as_multiplied<T>(ctx, given, true);
   if (shape.batch_heads == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
     if (attend_panels_backward(ctx, shape, q, k, v, y, log_sums, dy, dq, dk, dv)) return;

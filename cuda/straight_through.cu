@@ -123,7 +123,7 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
                       const ChunkRows<Accumulator<T>>& saved,
                       Strided<const Accumulator<T>> ddenominator,
                       const ChunkState<Accumulator<T>>& grads, T* dk) {
-  const ChunkShape shape = as_multiplied(ctx, given);
+  const ChunkShape shape = as_multiplied<T>(ctx, given);
   using A = Accumulator<T>;
   if (shape.batch_heads == 0) return;
   ChunkShape wide = shape;

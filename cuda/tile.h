@@ -1,25 +1,35 @@
 // Products of 64 x 64 tiles by a block of 256 threads. Factors are given by functions of their
-// elements, so that features, scales and masks are computed on the way into shared memory. Factors
-// in bf16 are multiplied by tensor cores (cuda/tile_cores.h) with float accumulators; others in
-// cuda/tile_floats.h.
+// elements, so that features, scales and masks are computed on the way into shared memory. Threads
+// compute their sums one by one or, for floats, by tensor cores according to FloatProducts.
 #pragma once
 
-#include <type_traits>
-
 #include "cuda/block.h"
-#include "cuda/tile_cores.h"
-#include "cuda/tile_floats.h"
-#include "tensor/bfloat16.h"
+#include "cuda/ptx.h"
+#include "tensor/context.h"
 #include "tensor/element.h"
 
 namespace linea::cuda {
 
-inline constexpr int kSums = 16;  // per thread
+inline constexpr int kTile = 64, kSums = 16;  // per thread
 static_assert(kTile * kTile == kBlockThreads * kSums);
 
-// Whether factors are rounded to T = bf16 and multiplied by tensor cores.
-template <typename T>
-inline constexpr bool kByCores = std::is_same_v<T, BFloat16>;
+// The direction in which a factor is contiguous in memory: neighboring threads request neighboring
+// terms, or neighboring rows (columns).
+enum class Along { terms, tile };
+
+// The first row and column of a thread's 16 sums, as tensor cores share them: the eight warps of a
+// block split a tile into four bands of 16 rows by two halves of 32 columns. The sums are of that row and the eighth after it, in four pairs of
+// columns.
+__device__ inline int core_row() {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp,
+            lane = static_cast<int>(threadIdx.x) % kWarp;
+  return warp / 2 * 16 + lane / 4;
+}
+__device__ inline int core_col() {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp,
+            lane = static_cast<int>(threadIdx.x) % kWarp;
+  return warp % 2 * 32 + lane % 4 * 2;
+}
 
 // A thread's sums of a tile, for factors of type T. All Sums have the same rows and columns.
 template <typename T>
@@ -32,12 +42,124 @@ struct Sums {
   // Calls body(e, row, column) for each sum.
   template <typename Body>
   __device__ static void each(const Body& body) {
-    each_of_cores(body);
+    const int row = core_row(), col = core_col();
+#pragma unroll
+    for (int e = 0; e < kSums; ++e) body(e, row + (e & 2) * 4, col + e / 4 * 8 + (e & 1));
   }
 };
 
+// The number of terms in shared memory at a time; no kernel needs more than 48 KiB.
+template <typename A>
+inline constexpr int kDeep = sizeof(A) == 8 ? 8 : 16;
+
+// Panels of the two factors, by term. Rows are padded by eight elements so that the lanes of a warp
+// read eight neighbors of each of four terms without bank conflicts (writes of sixteen terms have
+// 4-way conflicts).
+template <typename A>
+struct PlainPanels {
+  static constexpr int kRow = kTile + 8;
+  alignas(16) A left[kDeep<A> * kRow], right[kDeep<A> * kRow];
+  FloatProducts products;
+};
+
+// panel[term][vector] = at(vector, term) for the terms from `first` on; 0 from `terms` on.
+template <Along kAlong, typename A, typename At>
+__device__ void load_panel(A* panel, int64_t first, int64_t terms, const At& at) {
+#pragma unroll
+  for (int e = 0; e < kDeep<A> * kTile; e += kBlockThreads) {
+    const int index = e + static_cast<int>(threadIdx.x);
+    const int term = kAlong == Along::terms ? index % kDeep<A> : index / kTile;
+    const int vector = kAlong == Along::terms ? index / kDeep<A> : index % kTile;
+    panel[term * PlainPanels<A>::kRow + vector] =
+        first + term < terms ? at(vector, first + term) : A(0);
+  }
+}
+
+template <typename A>
+__device__ void multiply_one_by_one(A (&sums)[kSums], const PlainPanels<A>& panels) {
+  struct alignas(2 * sizeof(A)) Two {
+    A x[2];
+  };
+  const int row = core_row(), col = core_col();
+#pragma unroll 2
+  for (int term = 0; term < kDeep<A>; ++term) {
+    const A *left = panels.left + term * PlainPanels<A>::kRow + row, x[2] = {left[0], left[8]};
+#pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      const Two z = *reinterpret_cast<const Two*>(panels.right + term * PlainPanels<A>::kRow + col +
+                                                  part * 8);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[part * 4 + e] += x[e / 2] * z.x[e % 2];
+    }
+  }
+}
+
+// The elements of a fragment as TF32 and, if split, their rounding errors as a second TF32.
+template <int kCount>
+struct TensorFloats {
+  uint32_t high[kCount], low[kCount];
+  __device__ void set(int i, float x, bool split) {
+    high[i] = to_tf32(x);
+    low[i] = split ? to_tf32(x - __uint_as_float(high[i])) : 0;
+  }
+};
+
+// `split`: adds the products with the rounding errors of one factor. Tensor cores truncate sums, so
+// the sums of eight terms are accumulated outside of them, with rounding (Ootomo and Yokota 2022).
+__device__ inline void multiply_by_cores(float (&sums)[kSums], const PlainPanels<float>& panels,
+                                         bool split) {
+  constexpr int kRow = PlainPanels<float>::kRow;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp,
+            lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int row = warp / 2 * 16 + lane / 4, col = warp % 2 * 32 + lane / 4;
+#pragma unroll 1
+  for (int first = 0; first < kDeep<float>; first += 8) {
+    const int term = first + lane % 4;
+    TensorFloats<4> a;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      a.set(i, panels.left[(term + (i & 2) * 2) * kRow + row + (i & 1) * 8], split);
+#pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      TensorFloats<2> b;
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        b.set(i, panels.right[(term + i * 4) * kRow + col + part * 8], split);
+      float d[4] = {};
+      if (split) {
+        mma_m16n8k8(d, a.low, b.high);
+        mma_m16n8k8(d, a.high, b.low);
+      }
+      mma_m16n8k8(d, a.high, b.high);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[part * 4 + e] += d[e];
+    }
+  }
+}
+
+// sums += left right^T over the terms of the panels.
+template <typename A>
+__device__ void multiply_panels(A (&sums)[kSums], const PlainPanels<A>& panels) {
+  if constexpr (std::is_same_v<A, float>)
+    if (panels.products != FloatProducts::exact)
+      return multiply_by_cores(sums, panels, panels.products == FloatProducts::split);
+  multiply_one_by_one(sums, panels);
+}
+
+// The shape of a call with its FloatProducts. Rows of bf16 that need no more are rounded to TF32.
+template <typename T, typename Shape>
+Shape as_multiplied(const Context& ctx, Shape shape, bool rounds = false) {
+  shape.products = std::is_same_v<T, BFloat16> && rounds ? FloatProducts::rounded : ctx.products;
+  return shape;
+}
+// A kernel calls it once, before the first product.
+template <typename A>
+__device__ void multiply_as(FloatProducts products, PlainPanels<A>& panels) {
+  if (threadIdx.x == 0) panels.products = products;
+}
+
 template <typename T>
-using Panels = std::conditional_t<kByCores<T>, CorePanels, PlainPanels<T>>;
+using Panels = PlainPanels<Accumulator<T>>;
 
 // sums[row][column] += sum_l left(row, l) right(column, l), l < terms. Both are called for 0 .. 63,
 // and return 0 out of range. Every thread of the block calls it; the factors may read shared memory
@@ -45,18 +167,13 @@ using Panels = std::conditional_t<kByCores<T>, CorePanels, PlainPanels<T>>;
 template <Along kLeft, Along kRight, typename T, typename Left, typename Right>
 __device__ void add_product(Sums<T>& sums, int64_t terms, const Left& left, const Right& right,
                             Panels<T>& panels) {
-  constexpr int kAtOnce = kByCores<T> ? CorePanels::kDeep : kDeep<T>;
+  constexpr int kAtOnce = kDeep<Accumulator<T>>;
   for (int64_t first = 0; first < terms; first += kAtOnce) {
     __syncthreads();
     load_panel<kLeft>(panels.left, first, terms, left);
     load_panel<kRight>(panels.right, first, terms, right);
     __syncthreads();
-    if constexpr (kByCores<T>) {
-      multiply_panels<kLeft, kRight>(
-          sums.x, static_cast<int>(terms - first < kAtOnce ? terms - first : kAtOnce), panels);
-    } else {
-      multiply_panels(sums.x, panels);
-    }
+    multiply_panels(sums.x, panels);
   }
   __syncthreads();
 }

@@ -100,7 +100,6 @@ void multiply_tf32(void* const* arguments, unsigned lanes) {
 
 struct MatrixLoad {
   uint32_t* r;
-  int matrices;
   bool transposed;
   const char* row;
   std::source_location location;
@@ -110,7 +109,7 @@ struct MatrixLoad {
 void load_matrices(void* const* arguments, unsigned lanes) {
   require_full_warp("ldmatrix", lanes);
   const MatrixLoad& first = as<MatrixLoad>(arguments[0]);
-  for (int m = 0; m < first.matrices; ++m) {
+  for (int m = 0; m < 4; ++m) {
     uint16_t matrix[8][8];
     for (int i = 0; i < 8; ++i) {
       const MatrixLoad& owner = as<MatrixLoad>(arguments[8 * m + i]);
@@ -127,73 +126,6 @@ void load_matrices(void* const* arguments, unsigned lanes) {
       as<MatrixLoad>(arguments[lane]).r[m] = low | high << 16;
     }
   }
-}
-
-// ---- nvcuda::wmma ----
-
-template <typename T>
-struct TileTransfer {
-  T* fragment;
-  T* memory;
-  unsigned stride;
-  bool by_rows, store;
-  std::source_location location;
-  const void* code;
-};
-
-template <typename T>
-void transfer_elements(void* const* arguments, unsigned lanes) {
-  require_full_warp("a wmma tile", lanes);
-  const TileTransfer<T>& transfer = as<TileTransfer<T>>(arguments[0]);
-  for (const int lane : Lanes(lanes))
-    if (as<TileTransfer<T>>(arguments[lane]).memory != transfer.memory)
-      fatal("a wmma tile at {}: the lanes pass different addresses", to_string(transfer.location));
-  for (int i = 0; i < kTile; ++i) {
-    T* line = transfer.memory + static_cast<size_t>(i) * transfer.stride;
-    record_access(line, kTile * sizeof(T), transfer.store ? Access::write : Access::read,
-                  transfer.code);
-    for (int j = 0; j < kTile; ++j) {
-      const int element = transfer.by_rows ? i * kTile + j : j * kTile + i;
-      T& held = as<TileTransfer<T>>(arguments[element / kTileElementsPerLane])
-                    .fragment[element % kTileElementsPerLane];
-      if (transfer.store)
-        line[j] = held;
-      else
-        held = line[j];
-    }
-  }
-}
-
-template <typename T>
-void transfer_tile(TileTransfer<T> transfer, const char* function) {
-  if (reinterpret_cast<uintptr_t>(transfer.memory) % 32 != 0 ||
-      transfer.stride * sizeof(T) % 16 != 0)
-    fatal("{} at {}: the address {} must be aligned to 32 bytes, and the stride of {} bytes to 16",
-          function, to_string(transfer.location), static_cast<const void*>(transfer.memory),
-          transfer.stride * sizeof(T));
-  block.run_warp_operation(kAllLanes, transfer_elements<T>, &transfer, function, transfer.location);
-}
-
-struct TileProduct {
-  float* d;
-  const __nv_bfloat16 *a, *b;
-  const float* c;
-};
-
-void multiply_fragments(void* const* arguments, unsigned lanes) {
-  require_full_warp("wmma::mma_sync", lanes);
-  float a[kTile][kTile], b[kTile][kTile], sums[kTile][kTile];
-  for (int i = 0; i < kTile * kTile; ++i) {
-    const TileProduct& owner = as<TileProduct>(arguments[i / kTileElementsPerLane]);
-    const int row = i / kTile, column = i % kTile, element = i % kTileElementsPerLane;
-    a[row][column] = __bfloat162float(owner.a[element]);
-    b[row][column] = __bfloat162float(owner.b[element]);
-    sums[row][column] = owner.c[element];
-  }
-  multiply_add(sums, a, b);
-  for (int i = 0; i < kTile * kTile; ++i)
-    as<TileProduct>(arguments[i / kTileElementsPerLane]).d[i % kTileElementsPerLane] =
-        sums[i / kTile][i % kTile];
 }
 
 }  // namespace
@@ -215,42 +147,11 @@ uint32_t to_tf32(float x) {
   return (std::bit_cast<uint32_t>(x) + 0x1000u) & 0xffffe000u;
 }
 
-void ldmatrix(uint32_t* r, int matrices, bool transposed, const void* row,
-              std::source_location location) {
+void ldmatrix(uint32_t* r, bool transposed, const void* row, std::source_location location) {
   const EmulatorScope scope;
-  MatrixLoad argument{r,          matrices,
-                      transposed, static_cast<const char*>(row),
-                      location,   __builtin_return_address(0)};
+  MatrixLoad argument{r, transposed, static_cast<const char*>(row), location,
+                      __builtin_return_address(0)};
   block.run_warp_operation(kAllLanes, load_matrices, &argument, "ldmatrix", location);
-}
-
-template <typename T>
-void load_tile(T* fragment, const T* from, unsigned stride, bool by_rows,
-               std::source_location location) {
-  const EmulatorScope scope;
-  transfer_tile<T>({fragment, const_cast<T*>(from), stride, by_rows, false, location,
-                    __builtin_return_address(0)},
-                   "wmma::load_matrix_sync");
-}
-
-template <typename T>
-void store_tile(T* to, const T* fragment, unsigned stride, bool by_rows,
-                std::source_location location) {
-  const EmulatorScope scope;
-  transfer_tile<T>(
-      {const_cast<T*>(fragment), to, stride, by_rows, true, location, __builtin_return_address(0)},
-      "wmma::store_matrix_sync");
-}
-
-template void load_tile(float*, const float*, unsigned, bool, std::source_location);
-template void load_tile(__nv_bfloat16*, const __nv_bfloat16*, unsigned, bool, std::source_location);
-template void store_tile(float*, const float*, unsigned, bool, std::source_location);
-
-void multiply_tiles(float* d, const __nv_bfloat16* a, const __nv_bfloat16* b, const float* c,
-                    std::source_location location) {
-  const EmulatorScope scope;
-  TileProduct argument{d, a, b, c};
-  block.run_warp_operation(kAllLanes, multiply_fragments, &argument, "wmma::mma_sync", location);
 }
 
 }  // namespace linea::emulator
