@@ -27,6 +27,11 @@ BOUNDS = {
     "attend_tiles<128>": (1300, 255), "attend_tiles<64>": (930, 255), "attend_tiles<32>": (780, 168),
     "gradient_of_query_tiles<128>": (690, 255), "gradient_of_query_tiles<64>": (510, 168),
     "gradient_of_key_tiles<128>": (580, 255), "gradient_of_key_tiles<64>": (630, 255),
+    # A position of 8 columns a thread: at most 15 and 25 instructions for 32 elements.
+    "each_kernel<Convolved<(Of)0, BFloat16, 4, 8> >": (120, 128),
+    "each_kernel<Convolved<(Of)1, BFloat16, 4, 8> >": (120, 128),
+    "each_kernel<Convolved<(Of)0, BFloat16, 6, 8> >": (200, 128),
+    "each_kernel<Convolved<(Of)1, BFloat16, 6, 8> >": (200, 128),
     "warp_rows_kernel<RecurrentStep<BFloat16, 1, false> >": (2700, 128),
 }
 MAX_CODE = 128 * 1024  # bytes, of any kernel: the instruction cache of an SM
@@ -41,26 +46,40 @@ class Kernel:
         return 16 * len(self.code)
 
     def largest_loop(self):
-        """The instructions from the target of a backward branch up to it: of the branch that holds the most."""
+        """The instructions from the target of a backward branch up to it: of the branch that holds the most. In kernels whose
+        threads take one element after another (each_kernel) a loop that holds another one is not counted."""
         index = {address: n for n, (address, _) in enumerate(self.code)}
-        best = []
+        loops = []
         for n, (address, text) in enumerate(self.code):
             match = BRANCH.match(text)
             if not match or int(match.group(1), 16) >= address:
                 continue
-            loop = self.code[index[int(match.group(1), 16)]:n + 1]
-            best = max(best, loop, key=len)
-        return [text for _, text in best]
+            loops.append((index[int(match.group(1), 16)], n + 1))
+        if self.name.startswith("each_kernel<"):
+            loops = [(first, end) for first, end in loops
+                     if not any(first <= a and b <= end and (a, b) != (first, end) for a, b in loops)]
+        first, end = max(loops, key=lambda loop: loop[1] - loop[0], default=(0, 0))
+        return [text for _, text in self.code[first:end]]
 
 
 def run(tool, *arguments):
     return subprocess.run([tool, *arguments], check=True, capture_output=True, text=True).stdout
 
 
+def without_parameters(text):
+    """f<A, (Enum)0> of f<A, (Enum)0>(int, B): what comes before the last pair of parentheses."""
+    depth = 0
+    for n in range(len(text) - 1, -1, -1):
+        depth += (text[n] == ")") - (text[n] == "(")
+        if depth == 0:
+            return text[:n] if text[n] == "(" else text
+    return text
+
+
 def demangled(names):
     texts = subprocess.run(["c++filt"], input="\n".join(names), text=True, check=True, capture_output=True).stdout
     short = [re.sub(r"\(anonymous namespace\)::|linea::cuda::|linea::|^void ", "", text) for text in texts.splitlines()]
-    return dict(zip(names, [re.sub(r"\(.*", "", text) for text in short]))
+    return dict(zip(names, [without_parameters(text) for text in short]))
 
 
 def kernels(tool, path):

@@ -5,6 +5,8 @@ namespace {
 
 TEST(CudaConvolution, ForwardBackwardAndStep) {
   const ConvolutionShape text{.count = 4, .offset = {0, 1, 2, 3}, .B = 2, .N = 3, .C = 33};
+  const ConvolutionShape long_text{.count = 3, .offset = {0, 2, 5}, .B = 2, .N = 50, .C = 24};
+  const ConvolutionShape many{.count = 5, .offset = {0, 1, 2, 3, 20}, .B = 1, .N = 40, .C = 8};
   const ConvolutionShape images{.count = 6,
                                 .offset = {0, 1, 2, 8, 11, 14},
                                 .rows_up = {0, 0, 0, 1, 1, 1},
@@ -14,25 +16,31 @@ TEST(CudaConvolution, ForwardBackwardAndStep) {
                                 .B = 3,
                                 .N = 150,
                                 .C = 40};
-  for (const ConvolutionShape& shape : {text, images})
-    expect_parity([&](auto t) {
-      using T = decltype(t);
-      const Shape all{shape.B, shape.N, shape.C}, weights{shape.count, shape.C},
-          row{shape.B, shape.C};
-      const Tensor x = input<T>(all, 1), w = input<T>(weights, 2), dy = input<T>(all, 3);
-      const Tensor y = unset<T>(all), dx = unset<T>(all), dw = unset<T>(weights);
-      table<T>().convolution(context(), shape, x.data<T>(), w.data<T>(), y.data<T>());
-      table<T>().convolution_backward(context(), shape, x.data<T>(), w.data<T>(), dy.data<T>(),
-                                      dx.data<T>(), dw.data<T>());
-      const Tensor ring = input<T>({shape.B, shape.ring(), shape.C}, 4), now = input<T>(row, 5),
-                   stepped = unset<T>(row);
-      std::vector<int32_t> positions;  // the first, and later ones
-      for (int64_t b = 0; b < shape.B; ++b) positions.push_back(static_cast<int32_t>(17 * b));
-      const Tensor of_rows = Tensor::from(positions, {shape.B});
-      table<T>().convolution_step(context(), shape, now.data<T>(), w.data<T>(),
-                                  of_rows.data<int32_t>(), ring.data<T>(), stepped.data<T>());
-      return std::vector<Tensor>{y, dx, dw, ring, stepped};
-    });
+  ConvolutionShape part = images;
+  part.first = 29;
+  part.C = 21;
+  for (const ConvolutionShape& shape : {text, long_text, many, images, part})
+    for (const int64_t unaligned : {0, 1})
+      expect_parity([&](auto t) {
+        using T = decltype(t);
+        const Shape all{shape.B, shape.N, shape.C}, weights{shape.count, shape.C},
+            row{shape.B, shape.C};
+        const int64_t size = all.numel() + unaligned;
+        const Tensor x = input<T>({size}, 1), w = input<T>(weights, 2), dy = input<T>({size}, 3);
+        const Tensor y = unset<T>(all), dx = unset<T>(all), dw = unset<T>(weights);
+        table<T>().convolution(context(), shape, x.data<T>() + unaligned, w.data<T>(), y.data<T>());
+        table<T>().convolution_backward(context(), shape, x.data<T>() + unaligned, w.data<T>(),
+                                        dy.data<T>() + unaligned, dx.data<T>(), dw.data<T>());
+        const Tensor ring = input<T>({shape.B, shape.ring(), shape.C}, 4), now = input<T>(row, 5),
+                     stepped = unset<T>(row);
+        std::vector<int32_t> positions;  // the first, and later ones
+        for (int64_t b = 0; b < shape.B; ++b)
+          positions.push_back(static_cast<int32_t>(shape.first + 17 * b));
+        const Tensor of_rows = Tensor::from(positions, {shape.B});
+        table<T>().convolution_step(context(), shape, now.data<T>(), w.data<T>(),
+                                    of_rows.data<int32_t>(), ring.data<T>(), stepped.data<T>());
+        return std::vector<Tensor>{y, dx, dw, ring, stepped};
+      });
 }
 
 }  // namespace
