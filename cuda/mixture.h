@@ -41,9 +41,13 @@ struct Mixture {
 
   __device__ A log_p(int64_t level) const {
     A log_p[kMixed];
+    const A last = parts[0].last;
 #pragma unroll
-    for (int k = 0; k < kMixed; ++k)
-      log_p[k] = log_share[k] + parts[k].log_mass(static_cast<A>(level));
+    for (int k = 0; k < kMixed; ++k) {
+      Logistic<A> part = parts[k];
+      part.last = last;  // in one register, so that all parts divide by it once
+      log_p[k] = log_share[k] + part.log_mass(static_cast<A>(level));
+    }
     return log_sum_exp(log_p);
   }
 };
