@@ -78,16 +78,24 @@ void softmax(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
   });
 }
 
-// dx = y (dy - sum(dy y))
-template <typename T>
-void softmax_backward(Context& ctx, const T* y, const T* dy, T* dx, int64_t R, int64_t C) {
+// dx = factor (dy - sum(dy y)), factor(r, y)
+template <typename T, typename Factor>
+void row_gradients(Context& ctx, const T* y, const T* dy, T* dx, int64_t R, int64_t C,
+                   const Factor& factor) {
   using A = Accumulator<T>;
   for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
     const T *out = y + r * C, *dout = dy + r * C;
     const A along = row_sum<A>(team, C, [&](int64_t c) { return A(out[c]) * A(dout[c]); });
     for (int64_t c = team.rank(); c < C; c += team.kThreads)
-      dx[r * C + c] = T(A(out[c]) * (A(dout[c]) - along));
+      dx[r * C + c] = T(factor(r, A(out[c])) * (A(dout[c]) - along));
   });
+}
+
+// dx = y (dy - sum(dy y))
+template <typename T>
+void softmax_backward(Context& ctx, const T* y, const T* dy, T* dx, int64_t R, int64_t C) {
+  using A = Accumulator<T>;
+  row_gradients(ctx, y, dy, dx, R, C, [=] __device__(int64_t, A out) { return out; });
 }
 
 // y = x / s, s = sum of the row; 0 if s is exactly 0.
@@ -108,13 +116,8 @@ template <typename T>
 void normalize_backward(Context& ctx, const T* y, const Accumulator<T>* sums, const T* dy, T* dx,
                         int64_t R, int64_t C) {
   using A = Accumulator<T>;
-  for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
-    const T *out = y + r * C, *dout = dy + r * C;
-    const A along = row_sum<A>(team, C, [&](int64_t c) { return A(out[c]) * A(dout[c]); });
-    const A inverse = reciprocal_or_zero(sums[r]);
-    for (int64_t c = team.rank(); c < C; c += team.kThreads)
-      dx[r * C + c] = T((A(dout[c]) - along) * inverse);
-  });
+  row_gradients(ctx, y, dy, dx, R, C,
+                [=] __device__(int64_t r, A) { return reciprocal_or_zero(sums[r]); });
 }
 
 LINEA_KERNEL_TABLE(NormalizationKernels, .layer_norm = layer_norm<T>,
