@@ -28,14 +28,18 @@ foreach(folder site-functions vendor-completions)
   install(FILES ${completion_zsh} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder} RENAME _linea COMPONENT program)
 endforeach()
 
-# The headers include each other by their paths in the tree, such as "tensor/tensor.h".
+# A user includes <linea/nn/model.h>. The installed headers include each other so, too: "nn/model.h" may be a header of
+# the user's.
 set(folders base parallel tensor autograd nn data train bench judge lab cli)
 set(include_folder ${CMAKE_INSTALL_INCLUDEDIR}/linea)
 install(DIRECTORY ${folders} DESTINATION ${include_folder} COMPONENT development
   FILES_MATCHING PATTERN *.h PATTERN peers EXCLUDE)
+install(CODE "set(include_folder ${include_folder})\nset(folders ${folders})" COMPONENT development)
+install(SCRIPT cmake/installed_headers.cmake COMPONENT development)
 foreach(folder ${folders})
   set_target_properties(linea_${folder} PROPERTIES EXPORT_NAME ${folder})
-  target_include_directories(linea_${folder} INTERFACE $<INSTALL_INTERFACE:${include_folder}>)
+  target_include_directories(linea_${folder} INTERFACE
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}> $<INSTALL_INTERFACE:${include_folder}>)
   target_compile_features(linea_${folder} INTERFACE cxx_std_20)
   install(TARGETS linea_${folder} EXPORT linea-targets COMPONENT development)
 endforeach()
@@ -47,6 +51,11 @@ install(EXPORT linea-targets NAMESPACE linea:: DESTINATION ${package_folder} COM
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/linea-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES cmake/linea-config.cmake cmake/openblas.cmake ${PROJECT_BINARY_DIR}/linea-config-version.cmake
   DESTINATION ${package_folder} COMPONENT development)
+# For other build systems. The archives are static: what they contain changes with each version, so there is no SOVERSION.
+file(RELATIVE_PATH LINEA_PREFIX_FROM_PC /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" LINEA_PREFIX_FROM_PC ${LINEA_PREFIX_FROM_PC})
+configure_file(cmake/linea.pc.in ${PROJECT_BINARY_DIR}/linea.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/linea.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/liblinea-dev COMPONENT development)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/liblinea-dev RENAME copyright COMPONENT development)
 

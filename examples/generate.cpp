@@ -7,9 +7,9 @@
 // tensor/short_spins.h.
 #include <cstdio>
 
-#include "tensor/short_spins.h"
-#include "train/run/checkpoint.h"
-#include "train/samples.h"
+#include <linea/tensor/short_spins.h>
+#include <linea/train/run/checkpoint.h>
+#include <linea/train/samples.h>
 
 int main(int argc, char** argv) {
   linea::restart_with_short_spins(argv);

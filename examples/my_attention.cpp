@@ -5,9 +5,9 @@
 //   my_attention train --attention scaled-exp --help
 //   my_attention verify --attention scaled-exp
 //   my_attention bench attention --attention linear,scaled-exp --query-scale 0.5
-#include "cli/program.h"
-#include "nn/attention/mapped_attention.h"
-#include "tensor/ops.h"
+#include <linea/cli/program.h>
+#include <linea/nn/attention/mapped_attention.h>
+#include <linea/tensor/ops.h>
 
 namespace {
 

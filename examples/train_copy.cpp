@@ -10,10 +10,10 @@
 #include <cstdio>
 #include <random>
 
-#include "nn/generation.h"
-#include "nn/optimizer.h"
-#include "nn/transformer.h"
-#include "tensor/short_spins.h"
+#include <linea/nn/generation.h>
+#include <linea/nn/optimizer.h>
+#include <linea/nn/transformer.h>
+#include <linea/tensor/short_spins.h>
 
 using linea::Tensor;
 

@@ -25,6 +25,28 @@ quietly "$cmake" -S "$source" -B examples -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FL
   -DCMAKE_PREFIX_PATH="$folder/prefix"
 quietly "$cmake" --build examples --parallel 2
 
+# Headers of the user in folders of the same names, nn/, train/, data/ ..., do not hide those of the library.
+headers=$(cd prefix/include/linea && find . -name '*.h' | sed 's|^\./||' | sort)
+for header in $headers; do
+  mkdir -p "own/$(dirname "$header")"
+  echo '#error "a header of the user"' >"own/$header"
+done
+printf '#include <linea/%s>\n' $(grep -E '^(base|parallel|tensor|autograd|nn|data|train)/' <<<"$headers") >all.cpp
+quietly g++ -std=c++20 -fsyntax-only -fopenmp -Iown -Iprefix/include all.cpp
+# By the paths of the tree, which a user without such folders may write.
+echo '#include "nn/optimizer.h"' >tree.cpp
+quietly g++ -std=c++20 -fsyntax-only -fopenmp -Iprefix/include -Iprefix/include/linea tree.cpp
+
+# By pkg-config.
+copied_by="examples/train_copy"
+if command -v pkg-config >/dev/null; then
+  export PKG_CONFIG_PATH=$folder/prefix/lib/pkgconfig:$(echo "$folder"/prefix/lib/*/pkgconfig)
+  quietly g++ -O1 -Iown "$source/train_copy.cpp" $(pkg-config --cflags --libs linea) -o train_copy
+  copied_by+=" ./train_copy"
+else
+  echo "Skipped: pkg-config is not installed"
+fi
+
 # The installed program, with its manual and completions.
 prefix/bin/linea --version >version
 expect version "linea 0."
@@ -33,8 +55,10 @@ expect manual "\\-\\-attention"
 expect prefix/share/bash-completion/completions/linea "complete -F _linea linea"
 
 # A training of one page: its output is in its header.
-OMP_NUM_THREADS=1 examples/train_copy >copied
-expect copied "after 3 1 4 1 5 9 2 6: 3 1 4 1 5 9 2 6"
+for program in $copied_by; do
+  OMP_NUM_THREADS=1 $program >copied
+  expect copied "after 3 1 4 1 5 9 2 6: 3 1 4 1 5 9 2 6"
+done
 
 small="--size 12 --levels 4 --layers 1 --heads 2 --dim 16 --ffn 32 --batch 2 --steps 2"
 my=examples/my_attention
