@@ -279,7 +279,7 @@ TEST_F(Bench, TakesThePresetsOfTrain) {
   EXPECT_EQ(lines[0]["preset"], "digits-demo");
   const std::string text =
       done("bench train --preset shakespeare-cpu --layers 1 --batch 1 --steps 1 --warmup 0").out;
-  EXPECT_NE(text.find("dim 128, ffn 512, length 64, 65 tokens"), std::string::npos) << text;
+  EXPECT_NE(text.find("dim 128, ffn 512, length 256, 65 tokens"), std::string::npos) << text;
   EXPECT_EQ(results("sample --preset copy --layers 1 --batches 2 --tokens 5 --threads 1").size(),
             1u);
   const auto pairs = results("train --preset retrieval --steps 1 --warmup 0 --batch 2 --threads 1");
