@@ -30,7 +30,7 @@
 #include "tensor/context.h"
 #include "tensor/machine_share.h"
 #include "tensor/memory_report.h"
-#include "tensor/short_spins.h"
+#include "tensor/tuned_libraries.h"
 
 namespace {
 
@@ -167,8 +167,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int linea::run_program(int argc, char** argv) {
-  restart_with_short_spins(argv);  // before MPI, which a process starts once
-  linea::flush_subnormals();       // before any thread
+  restart_with_tuned_libraries(argv);  // before MPI, which a process starts once
+  linea::flush_subnormals();           // before any thread
   // A file that exceeds the limit on its size is a failed write, not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
   int code = 0;

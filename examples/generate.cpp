@@ -3,16 +3,16 @@
 //   generate demo/run digits.png       16 images
 //   generate runs/text "ROMEO:"        300 tokens after the prompt
 //
-// restart_with_short_spins keeps it fast on cores that other programs use too:
-// tensor/short_spins.h.
+// restart_with_tuned_libraries keeps it fast on cores that other programs use too:
+// tensor/tuned_libraries.h.
 #include <cstdio>
 
-#include <linea/tensor/short_spins.h>
+#include <linea/tensor/tuned_libraries.h>
 #include <linea/train/run/checkpoint.h>
 #include <linea/train/samples.h>
 
 int main(int argc, char** argv) {
-  linea::restart_with_short_spins(argv);
+  linea::restart_with_tuned_libraries(argv);
   if (argc != 3) {
     std::fprintf(stderr, "usage: generate RUN PROMPT|IMAGE.png\n");
     return 2;

@@ -1,5 +1,5 @@
 // Trains a linear Transformer to repeat eight random digits, and lets it repeat eight more. Seconds
-// on one core, also where other programs use it: restart_with_short_spins. Output:
+// on one core, also where other programs use it: restart_with_tuned_libraries. Output:
 //
 //   step   0  loss 2.395
 //   step  50  loss 1.476
@@ -13,7 +13,7 @@
 #include <linea/nn/generation.h>
 #include <linea/nn/optimizer.h>
 #include <linea/nn/transformer.h>
-#include <linea/tensor/short_spins.h>
+#include <linea/tensor/tuned_libraries.h>
 
 using linea::Tensor;
 
@@ -32,7 +32,7 @@ void add_sequence(std::mt19937& random, std::vector<int>& inputs, std::vector<in
 }
 
 int main(int, char** argv) {
-  linea::restart_with_short_spins(argv);
+  linea::restart_with_tuned_libraries(argv);
   linea::ModelConfig config;
   config.layers = 2, config.heads = 4, config.dim = 64, config.ffn = 256;
   config.length = kLength, config.vocab_size = config.input_vocab_size = 11;
