@@ -30,7 +30,6 @@ TEST(TunedLibraries, StartsTheProgramAgain) {
   if (child == 0) {
     unsetenv("GOMP_SPINCOUNT");
     unsetenv("OMP_WAIT_POLICY");
-    unsetenv("OPENBLAS_CORETYPE");
     setenv("LINEA_CHILD_OF_TUNED", "1", 1);
     char name[] = "test", only[] = "--gtest_filter=TunedLibraries.ReturnsWhereTheyAreSet";
     char* argv[] = {name, only, nullptr};
