@@ -32,7 +32,7 @@ iterations key_norm keys layer_convolution layers length levels local_heads nu o
 randoms rank ratio reversible rounds rule seed size slots sort_temperature stride summary synth task tie window"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes centroid_decay chunk class_dropout class_token clip codebook comm_timeout commitment copy_tokens data decay_steps device dim
 dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr mask max_time memory min_lr muon_lr
-muon_momentum optimizer projection recompute redraw sample_every save_every segment sigma sort_noise spike_guard steps tensorboard threads tokenizer vocab warmup weight_decay"""
+muon_momentum optimizer projection recompute redraw sample_every save_every segment sequence_ranks sigma sort_noise spike_guard steps tensorboard threads tokenizer vocab warmup weight_decay"""
 PATTERNS = "sparse local longformer bigbird sparse-strided sparse-fixed image-local-1d image-local-2d axial".split()
 ALIASES = {"gdn": "silu gated-delta head unit", "gla": "identity decay channel none", "kda": "silu gated-delta channel unit",
            "retnet": "identity decay fixed none", "ssd": "silu decay head none"}
