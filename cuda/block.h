@@ -52,10 +52,6 @@ __device__ T block_sum(T x) {
   return block_reduce(x, Sum{});
 }
 template <typename T>
-__device__ T block_max(T x) {
-  return block_reduce(x, Largest{});
-}
-template <typename T>
 __device__ T warp_sum(T x) {
   return warp_reduce(x, Sum{});
 }

@@ -18,8 +18,8 @@ static_assert(kTile * kTile == kBlockThreads * kSums);
 enum class Along { terms, tile };
 
 // The first row and column of a thread's 16 sums, as tensor cores share them: the eight warps of a
-// block split a tile into four bands of 16 rows by two halves of 32 columns. The sums are of that row and the eighth after it, in four pairs of
-// columns.
+// block split a tile into four bands of 16 rows by two halves of 32 columns. The sums are of that
+// row and the eighth after it, in four pairs of columns.
 __device__ inline int core_row() {
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
