@@ -125,8 +125,8 @@ Score score_of(const Sums& sums, const Task& task, Split split, int64_t rows) {
   score.accuracy = sums.correct / sums.tokens;
   for (const double count : sums.classes)
     score.majority = std::max(score.majority, count / sums.tokens);
-  for (size_t s = 0;
-       is_text(task.shape()) && rows == task.rows(split) && sums.stretch_tokens[s] > 0; ++s)
+  if (!is_text(task.shape()) || rows < task.rows(split)) return score;
+  for (size_t s = 0; sums.stretch_tokens[s] > 0; ++s)
     score.stretches.push_back({static_cast<int64_t>(sums.stretch_tokens[s]),
                                sums.stretch_loss[s] / sums.stretch_tokens[s]});
   return score;
