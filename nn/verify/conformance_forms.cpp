@@ -64,7 +64,7 @@ std::vector<Worst> forms(const Subject& subject) {
   for (const int64_t length : {1, 63, 64, 65, 257}) {
     if (subject.options.quick && (length == 63 || length == 64)) continue;
     sizes.length = length;
-    for (const int count : {1, 2}) {
+    for (const int count : subject.options.quick ? std::vector{2} : std::vector{1, 2}) {
       const Threads threads(count);
       compare_with_quadratic(subject, sizes, DType::f64,
                              fmt::format("{} positions, {} threads, ", length, count), outputs,

@@ -43,7 +43,7 @@ TEST_F(Bf16Training, IsNearFloatAndRepeatsItsBits) {
 #endif
     EXPECT_EQ(one.err.find("not faster") != std::string::npos, slow) << one.err;
     const Outcome bench =
-        done("bench train --preset nanogpt --steps 1 --warmup 0 --dtype bf16 --threads 1");
+        done("bench train --preset nanogpt --layers 1 --batch 1 --steps 1 --warmup 0 --dtype bf16");
     EXPECT_EQ(bench.err.find("not faster") != std::string::npos, slow) << bench.err;
     done(kWide + "--dtype bf16 --steps 3 --out stopped-" + isa);
     done("train --steps 6 --resume stopped-" + isa);

@@ -88,7 +88,7 @@ TEST_F(OutOfMemoryTest, EveryFailingAllocationIsAnError) {
     config.attention = recompute ? "linear" : "softmax";
     config.recompute = recompute;
     train(config);
-    const int64_t each = kSanitized ? 20 : 200, stride = kSanitized ? 307 : 61;
+    const int64_t each = kSanitized ? 20 : 100, stride = kSanitized ? 307 : 127;
     EXPECT_GE(fail_everywhere(each, stride, [&] { train(config); }), each / 2) << config.attention;
     train(config);
     for (const char* file : {"model.safetensors", "optimizer.safetensors"})

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Types the commands of README.md (its blocks marked sh) as they are, in order, in a folder with what a fresh clone has.
-# Four things differ: nothing is installed or built, training takes two steps, one attention is verified, as the
-# conformance tests verify all of them, and data of this test replaces downloads.
+# Five things differ: nothing is installed or built, training takes two steps, one attention is verified, as the
+# conformance tests verify all of them, the benchmark is of short sequences, and data of this test replaces downloads.
 #
 #     tests/package/test_readme.sh LINEA
 set -euo pipefail
@@ -42,7 +42,8 @@ case "$*" in
       shift
     done
     exec "$LINEA" "${words[@]}" --steps 2 ;;
-  verify) exec "$LINEA" verify --attention softmax ;;
+  "bench attention"*) exec "$LINEA" bench attention --lengths 64,128 --seconds 0.01 --svg demo/speeds.svg ;;
+  verify) exec "$LINEA" verify --attention softmax --quick ;;
   *) exec "$LINEA" "$@" ;;
 esac
 END

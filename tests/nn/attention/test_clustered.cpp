@@ -12,6 +12,7 @@
 #include "nn/verify/conformance_tools.h"
 #include "tests/nn/attention_options.h"
 #include "tests/nn/verify/saboteur.h"
+#include "tests/sanitized.h"
 
 namespace linea {
 namespace {
@@ -154,7 +155,7 @@ TEST(Clustered, EmptyClustersBeginAnew) {
 }
 
 TEST(Clustered, DecidesAlikeInFloatAndDoubleAndWithAnyThreads) {
-  const Sizes sizes{2, 3, 300, 8, 4};
+  const Sizes sizes{kSanitized ? 1 : 2, 3, kSanitized ? 200 : 300, 8, 4};
   const Inputs x = draw(sizes, DType::f32);
   const Settings settings = {{"clusters", int64_t{20}}, {"keys", int64_t{11}}};
   const auto decisions = [&](DType dtype, Method method) {
