@@ -177,7 +177,7 @@ void print_head(const Machine& machine, const AttentionBench& options) {
       "results; GFLOP/s of forward and backward count the products of the recurrent form, 14 F M "
       "per\n"
       "token and head (delta: 22; softmax: 7 D of each key that a query sees)\n\n",
-      to_string(machine), options.dtype, options.batch, options.heads, options.key_size);
+      summary_of(machine), options.dtype, options.batch, options.heads, options.key_size);
   fmt::print(kHead, "N", "forward ms", "fwd+bwd ms", "us/token", "GFLOP/s", "of SGEMM", "us/step",
              "extra MiB fwd", "extra MiB f+b");
 }

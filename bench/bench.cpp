@@ -112,7 +112,7 @@ Machine measure_machine(double seconds, const std::string& dtype) {
   return machine;
 }
 
-std::string to_string(const Machine& machine) {
+std::string summary_of(const Machine& machine) {
   if (machine.device != "cpu")
     return fmt::format("{}\nproducts of {}: {:.0f} GFLOP/s; reads {:.0f} GB/s\n", machine.device,
                        machine.dtype, machine.sgemm_gflops, machine.read_gb_per_s);
@@ -198,7 +198,7 @@ TaskShape shape_of(const ModelConfig& model) {
   return shape;
 }
 
-std::string to_string(const ModelConfig& config) {
+std::string summary_of(const ModelConfig& config) {
   return fmt::format("{}, {} layers, {} heads, dim {}, ffn {}, length {}, {} tokens",
                      label_of(config.attentions), config.layers, config.heads, config.dim,
                      config.ffn, config.length, config.vocab_size);

@@ -29,7 +29,7 @@ struct Machine {
   double read_gb_per_s;  // of a device that is no CPU, else 0
 };
 Machine measure_machine(double seconds, const std::string& dtype = "fp32");
-std::string to_string(const Machine& machine);
+std::string summary_of(const Machine& machine);
 nlohmann::ordered_json json_of(const Machine& machine);
 
 // Says on stderr where bf16 gains no time.
@@ -44,6 +44,6 @@ ModelConfig chosen_model(ModelChoice& choice);
 // What a task of such a model is, without data.
 TaskShape shape_of(const ModelConfig& config);
 // "linear --feature elu, 4 layers, 4 heads, dim 128, ffn 512, length 64, 65 tokens"
-std::string to_string(const ModelConfig& config);
+std::string summary_of(const ModelConfig& config);
 
 }  // namespace linea::bench

@@ -157,7 +157,7 @@ void run(MemoryBench options) {
         "{}causal, float32, one sequence, H {} D = M = {}; extra MiB exclude inputs and results;\n"
         "errors of gradients against float64, relative to the largest; -: skipped, more than {:g} "
         "GiB of states\n\n",
-        to_string(machine), options.heads, options.key_size, options.limit);
+        summary_of(machine), options.heads, options.key_size, options.limit);
     fmt::print(kRow, "N", "way", "extra MiB", "time ms", "dq error", "dk error", "dv error");
   }
   std::vector<Chart> charts;

@@ -135,7 +135,7 @@ void run(SampleBench options) {
     print_json_line(json_of(machine));
   } else {
     fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights per token\n{}\n",
-               to_string(machine), options.model.preset, to_string(config),
+               summary_of(machine), options.model.preset, summary_of(config),
                options.model.config.dtype, weight_bytes(model) / 1e6, state_text(state));
     fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s",
                "images/s", "weights GB/s", "share %");

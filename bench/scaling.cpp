@@ -195,7 +195,7 @@ void write_text(const ModelConfig& model, const ScalingBench& options, const Mea
                 double foretold, const std::vector<Computed>& computed) {
   const auto W = static_cast<double>(ranks().size());
   fmt::print("{}: {}, batch {}\n{} ranks on {} host{}, {} thread{} each, {}\n\n",
-             options.model.preset, to_string(model), options.model.config.batch, ranks().size(),
+             options.model.preset, summary_of(model), options.model.config.batch, ranks().size(),
              ranks().hosts(), ranks().hosts() == 1 ? "" : "s", context().threads,
              context().threads == 1 ? "" : "s", ranks().library());
   const auto row = [](const char* name, const Times& of) {

@@ -202,8 +202,8 @@ void print_json(const ModelConfig& model, const TrainBench& options, const Machi
 
 void print_text(const ModelConfig& model, const TrainBench& options, const Machine& machine,
                 const Trained& trained, double tokens, double gflops) {
-  fmt::print("{}{}: {}\n{} parameters, batch {}, {}\n\n", to_string(machine), options.model.preset,
-             to_string(model), format_count(static_cast<double>(trained.parameters)),
+  fmt::print("{}{}: {}\n{} parameters, batch {}, {}\n\n", summary_of(machine), options.model.preset,
+             summary_of(model), format_count(static_cast<double>(trained.parameters)),
              options.model.config.batch, options.model.config.dtype);
   fmt::print(
       "{:.0f} tokens/s, {:.2f} ms per step (median of {} after {} warm-up steps), loss {:.4f}\n",
