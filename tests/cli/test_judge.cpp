@@ -100,7 +100,7 @@ struct Shown {
 std::vector<Shown> shown_in(const std::string& png_bytes) {
   const Png png = decode_png(png_bytes);
   EXPECT_EQ(png.channels, 3);
-  constexpr size_t kSide = 7 * 7 + 2 * 3, kCell = kSide + 1, kCaption = 13;  // 7 x 7, scale 7
+  constexpr size_t kWidth = 7 * 7 + 2 * 3, kCell = kWidth + 1, kCaption = 13;  // 7 x 7, scale 7
   std::vector<Shown> images;
   const auto pixel = [&](size_t row, size_t column) {
     return &png.bytes[3 * (row * png.width + column)];
@@ -109,7 +109,7 @@ std::vector<Shown> shown_in(const std::string& png_bytes) {
     for (size_t left = 0; left < png.width; left += kCell) {
       const uint8_t* frame = pixel(top + 1, left + 1);
       images.push_back({frame[0] == 213 && frame[1] == 94 && frame[2] == 0,
-                        pixel(top + kSide / 2, left + kSide / 2)[0]});
+                        pixel(top + kWidth / 2, left + kWidth / 2)[0]});
     }
   return images;
 }
