@@ -58,19 +58,33 @@ Gradients gradients_of_part(SequencePart& part, const Tensor& x, const Tensor& b
   return {positions_of(dx, 0, N), dw};
 }
 
+// With the rows, which outlive the shape.
+ConvolutionShape with_rows(ConvolutionShape offsets, const ConvolutionRows& rows, const Var& x) {
+  if (!rows.from.defined()) return offsets;
+  for (const Tensor& each : {rows.from, rows.to})
+    require(each.shape() == Shape({x.size(0), x.size(1), offsets.count}),
+            "causal_convolution: the rows {} do not fit {}", each.shape(), x.shape());
+  offsets.from = rows.from.data<int32_t>();
+  offsets.to = rows.to.data<int32_t>();
+  return offsets;
+}
+
 }  // namespace
 
 // y[b,n] = sum_t w[t] x[b, n - o_t];  dx[b,n] = sum_t w[t] dy[b, n + o_t],
 // dw[t] = sum_{b,n} dy[b,n] x[b, n - o_t]
-Var causal_convolution(const Var& x, const Var& w, const ConvolutionShape& offsets) {
+Var causal_convolution(const Var& x, const Var& w, const ConvolutionShape& offsets,
+                       const ConvolutionRows& rows) {
   SequencePart* const part = sequence_part();
-  if (part == nullptr)
-    return Var::from_op("causal_convolution", ops::convolution(x.value(), w.value(), offsets),
-                        {x, w}, [saved = x.saved(), w = w.value(), offsets](const Tensor& dy) {
-                          const auto [dx, dw] = ops::convolution_backward(
-                              ops::cast(saved, dy.dtype()), w, offsets, dy);
+  if (part == nullptr) {
+    const ConvolutionShape shape = with_rows(offsets, rows, x);
+    return Var::from_op("causal_convolution", ops::convolution(x.value(), w.value(), shape), {x, w},
+                        [saved = x.saved(), w = w.value(), shape, rows](const Tensor& dy) {
+                          const auto [dx, dw] =
+                              ops::convolution_backward(ops::cast(saved, dy.dtype()), w, shape, dy);
                           return Gradients{dx, dw};
                         });
+  }
   const Tensor before = rows_before(*part, x.value(), offsets.ring() - 1);
   ConvolutionShape own = offsets;
   own.first = part->first() - before.size(1);

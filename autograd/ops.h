@@ -69,8 +69,14 @@ Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, co
                      const LinearVars& down, const Dropout& = {});
 
 // convolution.cpp
-// Causal and depthwise: x [B,N,C], w [count,C], both of one dtype. `offsets`: without B, N, C.
-Var causal_convolution(const Var& x, const Var& w, const ConvolutionShape& offsets);
+// Causal and depthwise: x [B,N,C], w [count,C], both of one dtype. `offsets`: without B, N, C. Where
+// x has only some positions of its sequences, `rows` are ConvolutionShape::from and to, i32
+// [B,N,count].
+struct ConvolutionRows {
+  Tensor from{}, to{};
+};
+Var causal_convolution(const Var& x, const Var& w, const ConvolutionShape& offsets,
+                       const ConvolutionRows& rows = {});
 
 // spans.cpp
 // x [B,H,N,D] -> [B,H,count,D]: the mean, or of each column the largest number, of the rows [c stride,

@@ -7,9 +7,8 @@
 #include "tensor/ops.h"
 
 namespace linea {
-namespace {
 
-ConvolutionShape offsets_of(const std::string& kind, const ModelConfig& config) {
+ConvolutionShape convolution_offsets(const std::string& kind, const ModelConfig& config) {
   if (kind == "1d") return {.count = 4, .offset = {0, 1, 2, 3}};
   const int64_t W = config.image_width, C = config.image_channels;
   return {.count = 6,
@@ -20,15 +19,21 @@ ConvolutionShape offsets_of(const std::string& kind, const ModelConfig& config) 
           .channels = C};
 }
 
-}  // namespace
-
 const std::vector<std::string>& convolution_kinds() {
   static const std::vector<std::string> kinds = {"none", "1d", "2d"};
   return kinds;
 }
 
 int64_t convolution_reach(const std::string& kind, const ModelConfig& config) {
-  return kind == "none" ? 0 : offsets_of(kind, config).ring() - 1;
+  return kind == "none" ? 0 : convolution_offsets(kind, config).ring() - 1;
+}
+
+void ConvolutionState::clear(int64_t sequence, int64_t first, int64_t end) const {
+  if (!ring.defined()) return;
+  const int64_t R = ring.size(1);
+  const Tensor rows = ring.select(sequence), zeros = Tensor::zeros({1, ring.size(2)}, ring.dtype());
+  for (int64_t n = std::max(first, end - R); n < end; ++n)
+    ops::copy_into(zeros, rows.rows(n % R, 1));
 }
 
 void check_convolution(const std::string& kind, const ModelConfig& config) {
@@ -43,16 +48,17 @@ CausalConvolution::CausalConvolution(ParameterInit& init, const std::string& nam
                                      const std::string& kind, const ModelConfig& config,
                                      int64_t columns) {
   if (kind == "none") return;
-  offsets = offsets_of(kind, config);
+  offsets = convolution_offsets(kind, config);
   std::vector<float> values(static_cast<size_t>(offsets.count * columns));
   std::fill_n(values.begin(), columns, 1.0f);
   weight = Var(Tensor::from(values, {offsets.count, columns}), true);
   init.add({name + ".weight", weight, true});
 }
 
-Var CausalConvolution::forward(const Var& x, const ConvolutionState* state) const {
+Var CausalConvolution::forward(const Var& x, const ConvolutionState* state,
+                               const ConvolutionRows& rows) const {
   if (!weight.defined()) return x;
-  if (state == nullptr) return causal_convolution(x, weight, offsets);
+  if (state == nullptr) return causal_convolution(x, weight, offsets, rows);
   return Var(
       ops::convolution_step(x.value(), weight.value(), offsets, state->positions, state->ring));
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/ops.h"
 #include "nn/parameter.h"
 #include "tensor/kernel_shapes.h"
 
@@ -23,6 +24,8 @@ struct ModelConfig;
 struct ConvolutionState {
   Tensor ring, positions;
   size_t bytes() const { return ring.defined() ? ring.bytes() : 0; }
+  // The rows of positions from `first` to before `end` of a sequence become zeros.
+  void clear(int64_t sequence, int64_t first, int64_t end) const;
 };
 
 struct CausalConvolution {
@@ -31,8 +34,10 @@ struct CausalConvolution {
   CausalConvolution(ParameterInit& init, const std::string& name, const std::string& kind,
                     const ModelConfig& config, int64_t columns);
 
-  // x [B,N,columns]; with a state, one position [B,1,columns] of sampling.
-  Var forward(const Var& x, const ConvolutionState* state = nullptr) const;
+  // x [B,N,columns], of some positions where `rows` are given; with a state, one position
+  // [B,1,columns] of sampling.
+  Var forward(const Var& x, const ConvolutionState* state = nullptr,
+              const ConvolutionRows& rows = {}) const;
   ConvolutionState start(const Tensor& positions, DType dtype) const;
 
   Var weight;  // undefined: the identity
@@ -40,6 +45,8 @@ struct CausalConvolution {
 };
 
 const std::vector<std::string>& convolution_kinds();
+// The offsets of a kind, without B, N, C.
+ConvolutionShape convolution_offsets(const std::string& kind, const ModelConfig& config);
 // How many positions back it reads.
 int64_t convolution_reach(const std::string& kind, const ModelConfig& config);
 // Error: another kind; 2d without images of at least two pixels a row.

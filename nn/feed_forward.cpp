@@ -13,8 +13,8 @@ FeedForward::FeedForward(ParameterInit& init, const std::string& prefix, const M
       stream_id(dropout_stream) {}
 
 Var FeedForward::forward(const Var& residual, const Var& x, float dropout,
-                         const ConvolutionState* state) const {
-  return add_feed_forward(residual, convolution.forward(x, state), norm, up, down,
+                         const ConvolutionState* state, const ConvolutionRows& rows) const {
+  return add_feed_forward(residual, convolution.forward(x, state, rows), norm, up, down,
                           {dropout, stream_id});
 }
 

@@ -19,7 +19,7 @@ struct FeedForward {
 
   // x [B,N,dim], or with a state one position [B,1,dim]; residual undefined: the branch alone.
   Var forward(const Var& residual, const Var& x, float dropout,
-              const ConvolutionState* state = nullptr) const;
+              const ConvolutionState* state = nullptr, const ConvolutionRows& rows = {}) const;
 
   CausalConvolution convolution;
   LayerNorm norm;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "nn/blank_sampling.h"
 #include "tensor/backend.h"
 #include "tensor/ops.h"
 
@@ -162,6 +163,8 @@ std::vector<std::vector<int32_t>> Generator::sample(const std::vector<std::vecto
   const size_t length = static_cast<size_t>(model_.config().length), begin = prompt[0].size();
   Rows rows = prompt;
   check_guidance(model_, options_.guidance);
+  if (model_.config().skip_blank)
+    return sample_skipping(model_, options_, prompt, count, on_tokens);
   Window window(model_, static_cast<int64_t>(rows.size()), options_.is_guided(),
                 [this](const Tensor& outputs, const SampledRows& sampled_rows) {
                   const SamplingParams params = options_.params();

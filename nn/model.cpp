@@ -8,10 +8,28 @@
 #include "nn/retrieval_model.h"
 #include "nn/self_attention.h"
 #include "nn/transformer.h"
+#include "tensor/context.h"
 #include "tensor/ops.h"
 
 namespace linea {
 namespace {
+
+void check_skip_blank(const ModelConfig& config) {
+  if (!config.skip_blank) return;
+  require(
+      config.image_width > 0 && config.causal && config.vocab_size < config.input_vocab_size,
+      "`skip_blank` needs images whose pixels are predicted, each from those before it: leave it "
+      "out");
+  require(config.positions != "rotary",
+          "`skip_blank` does not go with `positions` rotary, which counts rows: choose other "
+          "`positions`, or leave `skip_blank` out");
+  require(
+      config.dropout == 0,
+      "`skip_blank` does not go with `dropout` {}: its random numbers count rows; leave one out",
+      config.dropout);
+  require(context().device.kind == DeviceKind::cpu,
+          "`skip_blank` has no kernels for `device` cuda yet: leave one out");
+}
 
 void check(const ModelConfig& config) {
   const std::pair<const char*, int64_t> sizes[] = {
@@ -39,6 +57,7 @@ void check(const ModelConfig& config) {
           "`class_embedding` every needs classes: choose first, or a task of images with "
           "`class_token`");
   check_convolution(config.layer_convolution, config);
+  check_skip_blank(config);
   check_choice("attention_output", config.attention_output, attention_output_kinds());
   require(!config.reversible || !config.recompute,
           "`reversible` keeps nothing of a block already: leave `recompute` out");
@@ -63,8 +82,8 @@ AttentionOptions ModelConfig::attention_of(int64_t layer) const {
   options.seed = static_cast<uint64_t>(seed);
   options.layer = layer;
   options.turn = layer / static_cast<int64_t>(attentions.size());
-  options.image_width = image_width;
-  options.image_channels = image_channels;
+  options.image_width = skip_blank ? 0 : image_width;  // rows are not all of an image's
+  options.image_channels = skip_blank ? 0 : image_channels;
   return options;
 }
 
@@ -103,6 +122,12 @@ void Model::count_position(DecodeState& state) const {
   require(state.position < config_.length || is_unbounded(),
           "position {} does not fit the model's length of {}", state.position, config_.length);
   ++state.position;
+}
+
+void Model::skip(DecodeState& state, int64_t sequence, int64_t first, int64_t end) const {
+  for (const LayerState& layer : state.layers)
+    for (const ConvolutionState* each : {&layer.convolution, &layer.feed_forward})
+      each->clear(sequence, first, end);
 }
 
 bool Model::is_step_capturable() const {

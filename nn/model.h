@@ -26,10 +26,12 @@ struct ModelSettings {
   std::string attention_output = "plain";   // or gated (nn/self_attention.h)
   std::string output_head = "categorical";  // or logistics
   std::string mask = "auto";  // or causal: whether rows may read what follows (model_config)
-  bool tie = false;           // the output layer is the transposed token embedding
-  bool bias = true;           // of the linear layers and norms
-  bool recompute = false;     // training saves a block's input alone and runs the block twice
-  bool reversible = false;    // blocks of two streams, of which training saves nothing
+  bool skip_blank =
+      false;               // blocks compute the positions of images that are not blank (nn/blank.h)
+  bool tie = false;        // the output layer is the transposed token embedding
+  bool bias = true;        // of the linear layers and norms
+  bool recompute = false;  // training saves a block's input alone and runs the block twice
+  bool reversible = false;  // blocks of two streams, of which training saves nothing
   double dropout = 0;
   int64_t seed = 1;  // never negative
 };
@@ -78,6 +80,7 @@ struct LayerState {
 struct DecodeState {
   std::vector<LayerState> layers;
   Tensor classes;                              // i32 [batch], undefined without their embedding
+  Tensor hidden;                               // [batch,dim] of the last position, with skip_blank
   int64_t position = 0;                        // the next position
   Tensor device_position;                      // i32 [batch], the same number in all rows
   std::shared_ptr<const Transformer> weights;  // as they were at the start, cast or packed
@@ -108,6 +111,12 @@ class Model {
   void begin_position(DecodeState& state) const;
   void count_position(DecodeState& state) const;
   virtual Tensor decode(DecodeState&, const Tensor&) const { return {}; }  // start() refuses
+  // With skip_blank a sequence steps from one position that is not blank to the next, at positions of
+  // its own; sample_skipping() (nn/blank_sampling.h) is made of these.
+  // Outputs [K,...] of blank positions i32 [K] of some sequences i32 [K], after what they have read.
+  virtual Tensor decode_blank(const DecodeState&, const Tensor&, const Tensor&) const { return {}; }
+  // Positions from `first` to before `end` of a sequence are blank: later ones read nothing there.
+  void skip(DecodeState& state, int64_t sequence, int64_t first, int64_t end) const;
   bool is_step_capturable() const;
   // Whether anything but the causal mask tells the order of the tokens.
   bool knows_order() const;

@@ -126,18 +126,18 @@ void SelfAttention::split_parts(AttentionInputs& in, int64_t first) const {
   in.qkv = {};
 }
 
-AttentionInputs SelfAttention::inputs(const Var& x) const {
-  AttentionInputs in = project(convolution.forward(x), 0);
+AttentionInputs SelfAttention::inputs(const Var& x, const PassRows& rows) const {
+  AttentionInputs in = project(convolution.forward(x, nullptr, rows.convolution), 0);
   if (in.qkv.defined()) split_parts(in, 0);
   return in;
 }
 
 Var SelfAttention::forward(const Var& residual, const Var& input, float dropout,
-                           const AttentionMask& mask, Var* auxiliary) const {
-  const Var x = convolution.forward(input);
+                           const PassRows& rows, Var* auxiliary) const {
+  const Var x = convolution.forward(input, nullptr, rows.convolution);
   const AttentionInputs in = project(x, 0);
-  add_auxiliary_loss(*attention, in, mask, auxiliary);
-  const Var mixed = cast(attention->forward(in, mask), x.dtype());
+  add_auxiliary_loss(*attention, in, rows, auxiliary);
+  const Var mixed = cast(attention->forward(in, rows), x.dtype());
   return add_output(residual, x, in.qkv.defined() ? mixed : merge_heads(mixed), dropout);
 }
 

@@ -32,6 +32,12 @@ struct GateLayer : Linear {
   Var forward(const Var& x, const LayerNorm* norm = nullptr) const;
 };
 
+// The rows of a pass: which of them exist, and, where they are only some of the positions of their
+// sequences, which rows convolutions read.
+struct PassRows : AttentionMask {
+  ConvolutionRows convolution{};
+};
+
 struct SelfAttention {
   // Parameters: PREFIXconvolution1, PREFIXnorm1, PREFIXqkv, those of the gate, PREFIXattention.,
   // PREFIXoutput_gate, PREFIXoutput_norm, PREFIXout.
@@ -40,10 +46,10 @@ struct SelfAttention {
 
   // x [B,N,dim]; residual undefined: the branch alone. What the attention adds to the loss is added
   // to *auxiliary, unless that is null.
-  Var forward(const Var& residual, const Var& x, float dropout, const AttentionMask& mask = {},
+  Var forward(const Var& residual, const Var& x, float dropout, const PassRows& rows = {},
               Var* auxiliary = nullptr) const;
   // What the attention mixes of x: q, k and v apart, as far as it reads them.
-  AttentionInputs inputs(const Var& x) const;
+  AttentionInputs inputs(const Var& x, const PassRows& rows) const;
   // One position x [B,1,dim], without gradients; changes the state.
   Var step(const Var& residual, const Var& x, LayerState& state) const;
 

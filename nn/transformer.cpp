@@ -3,11 +3,17 @@
 #include "autograd/layer_boundary.h"
 #include "autograd/ops.h"
 #include "autograd/sequence_part.h"
+#include "nn/blank.h"
 #include "tensor/context.h"
 #include "tensor/memory_report.h"
 #include "tensor/ops.h"
 
 namespace linea {
+namespace {
+
+constexpr int64_t kBlankWidth = 32;
+
+}  // namespace
 
 Transformer::Transformer(const ModelConfig& config) : Model(config) {
   const MemoryScope scope(MemoryPart::parameters);
@@ -21,6 +27,11 @@ Transformer::Transformer(const ModelConfig& config) : Model(config) {
   }
   norm_ = LayerNorm(init, "norm", config_.dim, config_.bias);
   if (!config_.tie) output_ = make_output(init);
+  if (!config_.skip_blank) return;
+  ModelConfig small = config_;
+  small.ffn = kBlankWidth;
+  small.layer_convolution = "none";
+  blank_.emplace(init, "blank.", small, 0);
 }
 
 // An output head that starts from a bias has one in every model.
@@ -59,41 +70,67 @@ Var Transformer::embed(const Tensor& ids) const {
 }
 
 Var Transformer::forward(const ModelInputs& in, bool training, Var* auxiliary) const {
-  const AttentionMask mask{config_.causal, in.valid};
   const float rate = training ? static_cast<float>(config_.dropout) : 0;
-  Var x = dropout(embed(in.ids), rate, 0);
+  const Var x = dropout(embed(in.ids), rate, 0);
+  return outputs(blank_ ? run_packed(x, in.ids, training, auxiliary)
+                        : run_blocks(x, {{config_.causal, in.valid}}, training, auxiliary));
+}
+
+Var Transformer::run_blocks(Var x, const PassRows& rows, bool training, Var* auxiliary) const {
+  const float rate = training ? static_cast<float>(config_.dropout) : 0;
   if (config_.reversible) {
     std::vector<ReversibleLayer> layers;
     for (const TransformerBlock& block : blocks_)
-      layers.push_back(block.reversible_layer(rate, mask));
-    return outputs(layer_boundary(reversible(std::move(layers), x), config_.layers));
+      layers.push_back(block.reversible_layer(rate, rows));
+    return layer_boundary(reversible(std::move(layers), x), config_.layers);
   }
   for (const TransformerBlock& block : blocks_) {
     x = layer_boundary(x, block.layer);
     if (training && config_.recompute) {  // a block that runs twice adds nothing to *auxiliary
       x = recomputed(
-          [&block, rate, mask](const Var& input) { return block.forward(input, rate, mask); }, x);
+          [&block, rate, rows](const Var& input) { return block.forward(input, rate, rows); }, x);
     } else {
-      x = block.forward(x, rate, mask, auxiliary);
+      x = block.forward(x, rate, rows, auxiliary);
     }
   }
-  return outputs(layer_boundary(x, config_.layers));
+  return layer_boundary(x, config_.layers);
+}
+
+Var Transformer::run_packed(const Var& x, const Tensor& ids, bool training, Var* auxiliary) const {
+  const PackedPositions positions(ids, config_);
+  const int64_t dim = config_.dim;
+  const Var all = reshape(x, {ids.numel(), dim});
+  const Var h =
+      reshape(run_blocks(embedding(all, positions.computed),
+                         {{true, positions.lengths}, positions.convolution}, training, auxiliary),
+              {positions.computed.numel(), dim});
+  const Var u = add(embedding(all, positions.blank), embedding(h, positions.before));
+  const Var blank = blank_->forward(u, u, 0);
+  const auto rows = [dim](const Var& y) { return reshape(y, {1, 1, y.size(0), dim}); };
+  const Var joined = join_rows({rows(h), rows(blank)});
+  return embedding(reshape(joined, {joined.size(2), dim}), positions.order);
 }
 
 std::vector<AttentionInputs> Transformer::attention_inputs(const ModelInputs& in) const {
   require(config_.stored == DType::f32, "what attentions mix is shown of models in float32");
   const NoGrad no_grad;
-  const AttentionMask mask{config_.causal, in.valid};
+  PassRows rows{{config_.causal, in.valid}};
   std::vector<AttentionInputs> all;
-  Var x = embed(in.ids), second = x;  // the streams of reversible blocks
+  Var x = embed(in.ids);
+  if (blank_) {
+    const PackedPositions positions(in.ids, config_);
+    rows = {{true, positions.lengths}, positions.convolution};
+    x = embedding(reshape(x, {in.ids.numel(), config_.dim}), positions.computed);
+  }
+  Var second = x;  // x and it: the streams of reversible blocks
   for (const TransformerBlock& block : blocks_) {
-    all.push_back(block.attention.inputs(second));
+    all.push_back(block.attention.inputs(second, rows));
     if (config_.reversible) {
-      const ReversibleLayer layer = block.reversible_layer(0, mask);
+      const ReversibleLayer layer = block.reversible_layer(0, rows);
       x = add(x, layer.f(second));
       second = add(second, layer.g(x));
     } else {
-      x = second = block.forward(x, 0, mask);
+      x = second = block.forward(x, 0, rows);
     }
   }
   return all;
@@ -109,6 +146,8 @@ void Transformer::prepare_for_sampling() {
   std::vector<Linear*> linears;
   for (TransformerBlock& block : blocks_)
     for (Linear* linear : block.linears()) linears.push_back(linear);
+  if (blank_)
+    for (Linear* linear : {&blank_->up, &blank_->down}) linears.push_back(linear);
   linears.push_back(&output_);
   if (context().sizes.panels) return pack_panels(linears, config_.panels);
   for (TransformerBlock& block : blocks_) cast_weights(block.weights(), config_.stored);
@@ -122,6 +161,7 @@ DecodeState Transformer::start(int64_t batch) const {
   DecodeState state;
   state.device_position = Tensor::zeros({batch}, DType::i32);
   if (classes_.weight.defined()) state.classes = Tensor::zeros({batch}, DType::i32);
+  if (blank_) state.hidden = Tensor::zeros({batch, config_.dim}, config_.stored);
   for (const TransformerBlock& block : blocks_)
     state.layers.push_back(block.start(state.device_position, config_.stored));
   const auto weights = std::make_shared<Transformer>(*this);
@@ -157,7 +197,25 @@ Tensor Transformer::decode(DecodeState& state, const Tensor& ids) const {
     }
   }
   if (config_.reversible) x = reversible(std::move(reversible_layers), x);
+  if (blank_) ops::copy_into(x.value().reshape({B, config_.dim}), state.hidden);
   return model.outputs(x).value().reshape({B, head_->outputs()});
+}
+
+// The token before a blank position is background.
+Tensor Transformer::decode_blank(const DecodeState& state, const Tensor& sequences,
+                                 const Tensor& positions) const {
+  const NoGrad no_grad;
+  const Transformer& model = *state.weights;
+  const int64_t K = sequences.numel();
+  const auto plus = [](const Tensor& x, const Tensor& table, const Tensor& ids) {
+    return ops::add(x, ops::embedding(table, ids));
+  };
+  Tensor u = ops::embedding(tokens_.weight.value(), Tensor::zeros({K}, DType::i32));
+  if (classes_.weight.defined())
+    u = plus(u, ops::embedding(classes_.weight.value(), state.classes), sequences);
+  if (model.positions_.weight.defined()) u = plus(u, model.positions_.weight.value(), positions);
+  const Var x(plus(u, state.hidden, sequences).reshape({K, 1, config_.dim}));
+  return model.outputs(model.blank_->forward(x, x, 0)).value().reshape({K, head_->outputs()});
 }
 
 void Transformer::scale_queries_from_softmax(int64_t layer) {

@@ -7,11 +7,18 @@
 //                                                    nn/causal_convolution.h
 //   outputs = output(norm(x))                        their meaning: nn/output_head.h
 //
+// With skip_blank the blocks compute the positions of images that are not blank (nn/blank.h), and a blank position
+// n, with h of the last position before it that is not, has
+//
+//   u = E[token] + C[class] + P[n] + h
+//   x = u + down(gelu(up(norm(u))))                  `up` of kBlankWidth rows
+//
 // Reversible blocks have two streams, both x at first, of which each adds to the other
 // (autograd/var.h): the attention of x2 to x1, then the feed-forward layer of x1 to x2; the output
 // layer reads x1 + x2. Sources: Vaswani 2017; pre-norm and initialization as GPT-2 (Radford 2019).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "nn/embedding.h"
@@ -28,6 +35,8 @@ class Transformer final : public Model {
   std::vector<AttentionInputs> attention_inputs(const ModelInputs& in) const override;
   DecodeState start(int64_t batch) const override;
   Tensor decode(DecodeState& state, const Tensor& ids) const override;
+  Tensor decode_blank(const DecodeState& state, const Tensor& sequences,
+                      const Tensor& positions) const override;
 
   void scale_queries_from_softmax(int64_t layer) override;
   int64_t matrix_weights() const override;
@@ -37,6 +46,10 @@ class Transformer final : public Model {
   Linear tied_output() const;
   Var embed(const Tensor& ids) const;
   Var outputs(const Var& x) const;
+  // The blocks, of x [B,N,dim].
+  Var run_blocks(Var x, const PassRows& rows, bool training, Var* auxiliary) const;
+  // What the outputs of all positions of x [B,N,dim] read, where the blocks compute some of them.
+  Var run_packed(const Var& x, const Tensor& ids, bool training, Var* auxiliary) const;
   Tensor embed_position(const DecodeState& state, const Tensor& ids) const;
   void prepare_for_sampling();
 
@@ -44,6 +57,7 @@ class Transformer final : public Model {
   PositionEmbedding positions_;
   ClassEmbedding classes_;
   std::vector<TransformerBlock> blocks_;
+  std::optional<FeedForward> blank_;  // of the positions that the blocks skip
   LayerNorm norm_;
   Linear output_;  // undefined where it is tied to the embedding
 };

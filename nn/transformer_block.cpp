@@ -17,29 +17,30 @@ TransformerBlock::TransformerBlock(ParameterInit& init, const ModelConfig& confi
       attention(init, prefix_of_layer(layer), config, layer, first_stream(layer)),
       feed_forward(init, prefix_of_layer(layer), config, first_stream(layer) + 1) {}
 
-Var TransformerBlock::forward(const Var& x, float dropout, const AttentionMask& mask,
+Var TransformerBlock::forward(const Var& x, float dropout, const PassRows& rows,
                               Var* auxiliary) const {
   const ModuleScope scope("blocks", layer);
   if (attention.qkv.weight.dtype() != x.dtype()) {
     TransformerBlock stored = *this;
     cast_weights(stored.weights(), x.dtype());
-    return stored.forward(x, dropout, mask, auxiliary);
+    return stored.forward(x, dropout, rows, auxiliary);
   }
-  const Var mixed = attention.forward(x, x, dropout, mask, auxiliary);
-  return feed_forward.forward(mixed, mixed, dropout);
+  const Var mixed = attention.forward(x, x, dropout, rows, auxiliary);
+  return feed_forward.forward(mixed, mixed, dropout, nullptr, rows.convolution);
 }
 
-ReversibleLayer TransformerBlock::reversible_layer(float dropout, const AttentionMask& mask,
+ReversibleLayer TransformerBlock::reversible_layer(float dropout, const PassRows& rows,
                                                    LayerState* state) const {
-  return {[this, dropout, mask, state](const Var& x) {
+  return {[this, dropout, rows, state](const Var& x) {
             const ModuleScope scope("blocks", layer);
             return state != nullptr ? attention.step(Var(), x, *state)
-                                    : attention.forward(Var(), x, dropout, mask);
+                                    : attention.forward(Var(), x, dropout, rows);
           },
-          [this, dropout, state](const Var& x) {
+          [this, dropout, rows, state](const Var& x) {
             const ModuleScope scope("blocks", layer);
             return feed_forward.forward(Var(), x, dropout,
-                                        state != nullptr ? &state->feed_forward : nullptr);
+                                        state != nullptr ? &state->feed_forward : nullptr,
+                                        rows.convolution);
           }};
 }
 

@@ -244,7 +244,8 @@ struct ChunkRows {
 // position n predicts a channel of its pixel, and offset t reads the same channel of the pixel
 // rows_up[t] rows above and column_shift[t] columns to the right, or nothing beyond the border. The
 // position of that channel is one later, and position 0 is no pixel: offsets without a row and
-// column count positions alone. Row 0 of a part of sequences has the position `first`.
+// column count positions alone. Row 0 of a part of sequences has the position `first`. Where rows are
+// only some of the positions, `from` and `to` name the row that each reads and that reads it.
 struct ConvolutionShape {
   static constexpr int kMaxOffsets = 6;
   int count = 0;
@@ -253,6 +254,7 @@ struct ConvolutionShape {
   int64_t width = 0, channels = 1;  // width 0: no images
   int64_t B = 0, N = 0, C = 0;
   int64_t first = 0;
+  const int32_t *from = nullptr, *to = nullptr;  // [B,N,count], -1: none; null: all positions
 
   // Whether row n reads with offset t.
   LINEA_HOST_DEVICE bool reads(int t, int64_t n) const {
@@ -261,6 +263,15 @@ struct ConvolutionShape {
     if (width == 0) return true;
     const int64_t column = position / channels % width + column_shift[t];
     return column >= 0 && column < width;
+  }
+  // The row of sequence b that row n reads with offset t, and the one that reads row n; -1: none.
+  LINEA_HOST_DEVICE int64_t source(int t, int64_t b, int64_t n) const {
+    if (from != nullptr) return from[(b * N + n) * count + t];
+    return reads(t, n) ? n - offset[t] : -1;
+  }
+  LINEA_HOST_DEVICE int64_t reader(int t, int64_t b, int64_t n) const {
+    if (to != nullptr) return to[(b * N + n) * count + t];
+    return n + offset[t] < N && reads(t, n + offset[t]) ? n + offset[t] : -1;
   }
   // Positions whose rows the recurrent form keeps.
   LINEA_HOST_DEVICE int64_t ring() const {

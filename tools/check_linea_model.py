@@ -89,6 +89,7 @@ def cases():
         yield COPY, f"--attention-output gated --attention {attention}"
     yield COPY, "--layer-convolution 1d --attention linear --rule gated"
     yield DIGITS, "--layer-convolution 2d --optimizer muon"
+    yield DIGITS, "--skip-blank --layer-convolution 2d --class-token --class-embedding every --rule gated"
 
 
 def run(*words):
@@ -104,6 +105,8 @@ def difference(build, run_folder):
     table, positions = (model.tensors.get(f"{name}_embedding.weight") for name in ("token", "position"))
     length = 24 if positions is None else len(positions)
     tokens = np.random.default_rng(1).integers(0, len(table), length)
+    if model.settings.get("skip_blank"):
+        tokens[1:] *= np.random.default_rng(2).random(length - 1) < 0.05  # most positions are blank
     lines = run(build / "tests/model_scores", run_folder, *tokens).splitlines()
     expected = np.array([[float(word) for word in line.split()] for line in lines])
     scores = model(tokens.tolist())

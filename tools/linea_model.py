@@ -29,7 +29,7 @@ DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 TASKS = "digits mnist cifar10 images text copy"
 READ = """attention attention_output before beta_range bias block buckets channels class_embedding clusters codes decay dilation factor feature features gate_rank heads
 iterations key_norm keys layer_convolution layers length levels local_heads nu outer output_head pattern pattern_by pool_size pool_stride pooling positions predict prior ramp
-randoms rank ratio reversible rounds rule seed size slots sort_temperature stride summary synth task tie window"""
+randoms rank ratio reversible rounds rule seed size skip_blank slots sort_temperature stride summary synth task tie window"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes centroid_decay chunk class_dropout class_token clip codebook comm_timeout commitment copy_tokens data decay_steps device dim
 dropout dtype early_stop ema eval_every examples ffn flip globals judge_samples keep_every keep_last lr mask max_time memory min_lr muon_lr
 muon_momentum optimizer projection recompute redraw sample_every save_every segment sequence_ranks sigma sort_noise spike_guard steps tensorboard threads tokenizer vocab warmup weight_decay"""
@@ -334,7 +334,11 @@ class Model:
         if kind == "none":
             return x
         width, channels = self.settings.get("size", 0), self.settings.get("channels", 1)
-        return convolution(x, self.tensor(name + ".weight"), kind, width, channels)
+        if self.computed is None:
+            return convolution(x, self.tensor(name + ".weight"), kind, width, channels)
+        whole = np.zeros((self.computed[-1] + 1, x.shape[1]))  # with zeros at the positions that are skipped
+        whole[self.computed] = x
+        return convolution(whole, self.tensor(name + ".weight"), kind, width, channels)[self.computed]
 
     def grid(self):  # P[n] + R[row] + K[column] + C[channel] of the token that position n predicts
         position = self.tensor("position_embedding.weight")
@@ -547,6 +551,22 @@ class Model:
         x = self.norm(block + "norm2", self.convolution(block + "convolution2", x))
         return self.linear(block + "down", gelu(self.linear(block + "up", x)))
 
+    def not_blank(self, tokens):
+        """The positions whose token has one that is not 0 near it: in the two pixels before it or in five of the two rows
+        above, by the distance in the sequence. The blocks compute these, and position 0."""
+        width, C = self.settings["size"], self.settings.get("channels", 1)
+        near = [n for first, last in ((1, 2), (width - 2, width + 2), (2 * width - 2, 2 * width + 2))
+                for n in range(max(1, C * first - C + 1), C * last + C)]
+        ink = [0 < token < self.settings["levels"] for token in tokens[1:]]
+        return [n for n in range(len(tokens)) if n == 0 or any(ink[n - o] for o in near if n >= o)]
+
+    def blank(self, embedded, x):
+        """x of all positions: of the others u + down(gelu(up(norm(u)))), u their embedding plus x of the last computed one."""
+        u = embedded + x[np.searchsorted(self.computed, np.arange(len(embedded)), side="right") - 1]
+        y = u + self.linear("blank.down", gelu(self.linear("blank.up", self.norm("blank.norm2", u))))
+        y[self.computed] = x
+        return y
+
     def __call__(self, tokens):
         """The scores of all tokens after each of `tokens`: [N, vocabulary]."""
         table, N, settings = self.tensor("token_embedding.weight"), len(tokens), self.settings
@@ -556,7 +576,9 @@ class Model:
         position = choose("the kind of positions", settings["positions"], positions)()
         if not 1 <= N <= len(position) or not 0 <= min(tokens) <= max(tokens) < len(table):
             raise ValueError(f"needs 1 to {len(position)} tokens from 0 to {len(table) - 1}")
-        x = table[np.asarray(tokens)] + self.of_class(tokens[0]) + position[:N]
+        x = embedded = table[np.asarray(tokens)] + self.of_class(tokens[0]) + position[:N]
+        self.computed = self.not_blank(tokens) if settings.get("skip_blank") else None
+        x = x if self.computed is None else x[self.computed]
         items = attentions(settings)
         blocks = [(f"blocks.{layer}.", items[layer % len(items)]) for layer in range(settings["layers"])]
         if settings["reversible"]:  # two streams, each of which changes the other
@@ -569,7 +591,7 @@ class Model:
             for block, own in blocks:
                 x = x + self.attention(block, own, x)
                 x = x + self.feed_forward(block, x)
-        x = self.norm("norm", x)
+        x = self.norm("norm", x if self.computed is None else self.blank(embedded, x))
         # A tied output is the table of the tokens that are predicted, which come before the start tokens.
         outputs = x @ table[:settings.get("levels")].T if settings["tie"] else self.linear("output_head", x)
         heads = {"categorical": lambda: outputs, "logistics": lambda: logistics(outputs, settings["levels"])}

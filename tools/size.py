@@ -14,12 +14,12 @@ import sys
 BUDGETS = {
     "base": 530,
     "parallel": 750,
-    "tensor": 7708,
-    "autograd": 3850,
-    "nn": 3602,
+    "tensor": 7718,
+    "autograd": 3865,
+    "nn": 4001,
     "cuda": 10360,
     "data": 5759,
-    "train": 6735,
+    "train": 6741,
     "bench": 3883,
     "lab": 4500,
     "cli": 1254,
@@ -28,7 +28,7 @@ BUDGETS = {
 UNCOUNTED = ["autograd/rules/*", "nn/attention/*", "data/tasks/*"] + [
     f"cli/{command}*.cpp" for command in "approx attend bench compare data eval help info judge lab manual plot presets runs sample train verify".split()]
 MAX_FILE, MAX_FUNCTION = 400, 60
-MAX_FILES = {"tools/linea_model.py": 660}  # one file that a user can copy
+MAX_FILES = {"tools/linea_model.py": 682}  # one file that a user can copy
 KERNELS = ("tensor/cpu/", "cuda/")
 
 TOKEN = re.compile(

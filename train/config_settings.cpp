@@ -64,6 +64,11 @@ void add_model(std::vector<GeneralSetting>& list) {
              "categorical: one logit per token; logistics: for images, a mixture of ten logistic "
              "distributions over the levels"),
       MayChange::never);
+  add(&Config::skip_blank,
+      flag("skip_blank",
+           "images: the blocks skip pixels whose neighborhood is background, and a small layer "
+           "predicts these"),
+      MayChange::never);
   add(&Config::mask,
       choice("mask", "", {"auto", "causal"},
              "whether a position reads later ones: auto: where the task has one answer and the "

@@ -158,7 +158,8 @@ std::vector<AttentionEntry> sparse_aliases() {
     entry.make = [alias](const AttentionOptions& options) {
       const Settings& settings = options.settings;
       require(!alias.of_images || options.image_width > 0,
-              "`attention` {} needs an image: choose a task of images, or another attention",
+              "`attention` {} needs an image: choose a task of images, without `skip_blank`, or "
+              "another attention",
               options.name);
       return make_sparse(options, settings.has("block") ? settings.integer("block") : 64,
                          expressions_of(alias, options));

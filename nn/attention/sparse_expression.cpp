@@ -65,7 +65,8 @@ class Parser {
     }
     if (known->of_images && sizes_.image_width == 0) {
       at_ = first;
-      refuse(fmt::format("{} needs an image: choose a task of images, or another atom", name));
+      refuse(fmt::format(
+          "{} needs an image: choose a task of images, without skip_blank, or another atom", name));
     }
     std::vector<int64_t> numbers;
     if (take(':')) do

@@ -21,10 +21,11 @@ template <typename T>
 void convolution(Context& ctx, const ConvolutionShape& shape, const T* x, const T* w, T* y) {
   const int64_t N = shape.N, C = shape.C;
   parallel_rows(ctx, shape.B * N, shape.count * C, [&](int64_t row) {
+    const int64_t b = row / N;
     std::fill_n(y + row * C, C, T(0));
     for (int t = 0; t < shape.count; ++t)
-      if (shape.reads(t, row % N))
-        add_product(w + t * C, x + (row - shape.offset[t]) * C, y + row * C, C);
+      if (const int64_t source = shape.source(t, b, row % N); source >= 0)
+        add_product(w + t * C, x + (b * N + source) * C, y + row * C, C);
   });
 }
 
@@ -37,12 +38,11 @@ void convolution_backward(Context& ctx, const ConvolutionShape& shape, const T* 
   constexpr int64_t kColumns = 64;
   const int64_t B = shape.B, N = shape.N, C = shape.C, K = shape.count;
   parallel_rows(ctx, B * N, K * C, [&](int64_t row) {
+    const int64_t b = row / N;
     std::fill_n(dx + row * C, C, T(0));
-    for (int t = 0; t < shape.count; ++t) {
-      const int64_t reader = row % N + shape.offset[t];
-      if (reader < N && shape.reads(t, reader))
-        add_product(w + t * C, dy + (row + shape.offset[t]) * C, dx + row * C, C);
-    }
+    for (int t = 0; t < shape.count; ++t)
+      if (const int64_t reader = shape.reader(t, b, row % N); reader >= 0)
+        add_product(w + t * C, dy + (b * N + reader) * C, dx + row * C, C);
   });
   const int64_t blocks = (C + kColumns - 1) / kColumns;
   const Workspace<T> sums(ctx, B * K * C);
@@ -51,8 +51,8 @@ void convolution_backward(Context& ctx, const ConvolutionShape& shape, const T* 
     const int64_t b = item / blocks, first = item % blocks * kColumns;
     for (int64_t n = 0; n < N; ++n)
       for (int t = 0; t < shape.count; ++t)
-        if (shape.reads(t, n))
-          add_product(x + (b * N + n - shape.offset[t]) * C + first, dy + (b * N + n) * C + first,
+        if (const int64_t source = shape.source(t, b, n); source >= 0)
+          add_product(x + (b * N + source) * C + first, dy + (b * N + n) * C + first,
                       sums.data() + (b * K + t) * C + first, std::min(kColumns, C - first));
   });
   std::fill_n(dw, K * C, T(0));

@@ -147,6 +147,21 @@ TEST_F(Images, CompletionsOfAClass) {
   refused(2, "sample run --complete a.png --class 10", {"--class", "10", "9"});
 }
 
+TEST_F(Images, WithSkippedBlanksAreScoredAndCompleted) {
+  done(kDigits20000 + " --skip-blank --class-token --layer-convolution 2d --steps 20 --out run");
+  const std::vector<double> shown =
+      numbers_after_colons(done("sample run --nll-map --count 3 --out heat.png").out);
+  ASSERT_EQ(shown.size(), 4u);
+  const SavedModel saved = load_model(path("run"));
+  const std::unique_ptr<Task> task = make_task(task_options(saved.config, ""));
+  EXPECT_NEAR(shown[3], evaluate(*saved.model, FirstRows(*task, 3), Split::test, 2).bits, 1e-4);
+  const std::string complete = "sample run --complete test:0 --keep-rows 6 --out ";
+  done(complete + "once.png");
+  done(complete + "again.png");
+  EXPECT_EQ(bytes("once.png"), bytes("again.png"));
+  refused(2, kDigits + " --skip-blank --attention axial --out no", {"without --skip-blank"});
+}
+
 TEST_F(Images, NllMapMatchesEval) {
   done(kDigits20000 +
        " --class-token --output-head logistics --steps 60 --lr 0.02 --warmup 0 --out run");

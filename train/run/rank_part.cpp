@@ -100,6 +100,7 @@ void check_sequence_ranks(const Model& model, const Task& task, int64_t parts) {
   const ModelConfig& config = model.config();
   const char* const remedy = "leave `sequence_ranks` at 1";
   require(config.second_vocab_size == 0, "the task retrieval has no long sequences: {}", remedy);
+  require(!config.skip_blank, "`skip_blank` leaves sequences of different lengths: {}", remedy);
   require(config.causal,
           "`sequence_ranks` is {}, and the model reads what follows a token: train "
           "with `mask` causal, or {}",

@@ -1,0 +1,181 @@
+#include "nn/blank_sampling.h"
+
+#include <algorithm>
+
+#include "nn/blank.h"
+
+namespace linea {
+namespace {
+
+// An image whose tokens before position `next` are known: tokens[0] is the start or the class, and
+// token n + 1 is predicted at position n. The `skipped` positions before it are blank.
+struct Row {
+  std::vector<int32_t> tokens;
+  std::vector<bool> computed;  // positions that are not blank, by the tokens so far
+  int64_t next = 0, skipped = 0;
+};
+
+class SkippingRows {
+ public:
+  SkippingRows(const Model& model, const SamplingOptions& options,
+               const std::vector<std::vector<int32_t>>& prompt, int64_t end)
+      : model_(model),
+        options_(options),
+        neighborhood_(model.config()),
+        given_(static_cast<int64_t>(prompt[0].size()) - 1),
+        end_(end),
+        halves_(options.is_guided() ? 2 : 1),
+        state_(model.start(static_cast<int64_t>(prompt.size()) * halves_)) {
+    for (const std::vector<int32_t>& tokens : prompt)
+      rows_.push_back({tokens, neighborhood_.empty()});
+  }
+
+  // The next position of each row that is not blank, then the blank ones after it.
+  void advance() {
+    const Tensor outputs = compute();
+    std::vector<size_t> all(rows_.size());
+    for (size_t r = 0; r < all.size(); ++r) all[r] = r;
+    settle(all, outputs);
+    for (std::vector<size_t> at = at_blank(); !at.empty(); at = at_blank()) settle(at, blank(at));
+  }
+
+  bool done() const { return passed() == end_; }
+  // That all rows have passed.
+  int64_t passed() const {
+    return std::min_element(rows_.begin(), rows_.end(),
+                            [](const Row& a, const Row& b) { return a.next < b.next; })
+        ->next;
+  }
+  const std::vector<Row>& rows() const { return rows_; }
+
+ private:
+  // i32 of each row, and once more for the half without classes.
+  Tensor twice(std::vector<int32_t> values) const {
+    if (halves_ == 2) values.insert(values.end(), values.begin(), values.end());
+    return Tensor::from(values, {static_cast<int64_t>(values.size())});
+  }
+
+  // Outputs of the position of each row; rows that are complete read their first token once more.
+  Tensor compute() {
+    std::vector<int32_t> ids, positions;
+    const auto R = static_cast<int64_t>(rows_.size());
+    for (int64_t r = 0; r < R; ++r) {
+      Row& row = rows_[static_cast<size_t>(r)];
+      const int64_t n = row.next < end_ ? row.next : 0;
+      ids.push_back(row.tokens[static_cast<size_t>(n)]);
+      positions.push_back(static_cast<int32_t>(n));
+      for (int64_t half = 0; half < halves_; ++half)
+        model_.skip(state_, half * R + r, row.next - row.skipped, row.next);
+      row.skipped = 0;
+    }
+    const Tensor read = token_tensor(twice(ids).to_vector<int32_t>(), {R * halves_},
+                                     model_.config().input_vocab_size);
+    if (halves_ == 2 && rows_[0].next == 0)
+      read.rows(R, R).write(std::vector<int32_t>(rows_.size(), model_.config().no_class).data());
+    state_.device_position.write(twice(positions).to_vector<int32_t>().data());
+    return model_.decode(state_, read);
+  }
+
+  // Rows whose position is blank and sampled; given blank positions are passed.
+  std::vector<size_t> at_blank() {
+    std::vector<size_t> result;
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      Row& row = rows_[r];
+      while (is_blank(row) && row.next < given_) pass(row);
+      if (is_blank(row)) result.push_back(r);
+    }
+    return result;
+  }
+  bool is_blank(const Row& row) const {
+    return row.next < end_ && !row.computed[static_cast<size_t>(row.next)];
+  }
+
+  Tensor blank(const std::vector<size_t>& at) const {
+    std::vector<int32_t> sequences, positions;
+    for (int64_t half = 0; half < halves_; ++half)
+      for (const size_t r : at) {
+        sequences.push_back(static_cast<int32_t>(half * static_cast<int64_t>(rows_.size()) +
+                                                 static_cast<int64_t>(r)));
+        positions.push_back(static_cast<int32_t>(rows_[r].next));
+      }
+    const Shape shape{static_cast<int64_t>(sequences.size())};
+    return model_.decode_blank(state_, Tensor::from(sequences, shape),
+                               Tensor::from(positions, shape));
+  }
+
+  // The tokens of the positions of some rows, by their outputs.
+  void settle(const std::vector<size_t>& at, const Tensor& outputs) {
+    const int64_t half = outputs.size(0) / halves_;
+    for (size_t i = 0; i < at.size(); ++i) {
+      Row& row = rows_[at[i]];
+      if (row.next >= end_) continue;
+      if (row.next >= given_)
+        row.tokens.push_back(
+            sample(outputs, static_cast<int64_t>(i), half, at[i], row.next - given_));
+      pass(row);
+    }
+  }
+
+  void pass(Row& row) const {
+    if (is_blank(row)) ++row.skipped;
+    neighborhood_.add(row.next, row.tokens[static_cast<size_t>(row.next + 1)], row.computed);
+    ++row.next;
+  }
+
+  // By outputs i, with guidance l_u + S (l_c - l_u) of outputs i and half + i.
+  int32_t sample(const Tensor& outputs, int64_t i, int64_t half, size_t row, int64_t count) const {
+    SamplingParams params = options_.params();
+    params.first_row += static_cast<int64_t>(row);
+    const RandomStream numbers{options_.seed, Purpose::sample, 0, static_cast<uint64_t>(count)};
+    const ops::Sampled to{Tensor::zeros({1}, DType::i32)};
+    const OutputHead& head = model_.output_head();
+    if (halves_ == 1) {
+      head.sample(outputs.rows(i, 1), params, numbers, to);
+    } else {
+      const double S = options_.guidance;
+      const auto scores = [&](int64_t r, double factor) {
+        return ops::scale(ops::cast(head.scores(outputs.rows(r, 1)), DType::f32), factor);
+      };
+      const Tensor guided = ops::add(scores(i, S), scores(half + i, 1 - S));
+      ops::sample(OutputKind::logits, guided, guided.size(1), params, numbers, to);
+    }
+    return to.tokens.to_vector<int32_t>()[0];
+  }
+
+  const Model& model_;
+  const SamplingOptions& options_;
+  Neighborhood neighborhood_;
+  int64_t given_, end_;  // positions whose tokens are given, and that are wanted
+  int64_t halves_;       // 2: with guidance each row is there without its class, too
+  DecodeState state_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace
+
+std::vector<std::vector<int32_t>> sample_skipping(const Model& model,
+                                                  const SamplingOptions& options,
+                                                  const std::vector<std::vector<int32_t>>& prompt,
+                                                  int64_t count,
+                                                  const Generator::TokenCallback& on_tokens) {
+  const auto begin = static_cast<int64_t>(prompt[0].size());
+  const int64_t end = begin - 1 + count, length = model.config().length;
+  require(end <= length, "{} tokens do not fit the image's {}", end, length);
+  SkippingRows all(model, options, prompt, end);
+  int64_t sampled = 0;
+  for (bool continues = true; continues && !all.done();) {
+    all.advance();
+    for (; continues && sampled < all.passed() - begin + 1; ++sampled) {
+      std::vector<int32_t> tokens;
+      for (const Row& row : all.rows())
+        tokens.push_back(row.tokens[static_cast<size_t>(begin + sampled)]);
+      continues = !on_tokens || on_tokens(tokens);
+    }
+  }
+  std::vector<std::vector<int32_t>> result;
+  for (const Row& row : all.rows())
+    result.emplace_back(row.tokens.begin() + begin, row.tokens.begin() + begin + sampled);
+  return result;
+}
+
+}  // namespace linea
