@@ -42,8 +42,7 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
       "train --task text --data text.txt --length 16 --attention gdn/gdn/gdn/softmax --layers 4 "
       "--heads 2 --dim 16 --ffn 32 --batch 2 --layer-convolution 1d --attention-output gated",
       "train --task text --data text.txt --length 24 --attention lsh/softmax --rounds 2 --buckets "
-      "4 "
-      "--redraw 3 --layers 2 --heads 2 --dim 16 --ffn 32 --batch 2 --reversible",
+      "4 --redraw 3 --layers 2 --heads 2 --dim 16 --ffn 32 --batch 2 --reversible",
       "train --task text --data text.txt --length 24 --attention informer --factor 1 --layers 2 "
       "--heads 2 --dim 16 --ffn 32 --batch 2 --reversible",
       "train --task text --data text.txt --length 24 --attention "
