@@ -178,6 +178,8 @@ ModelConfig chosen_model(ModelChoice& choice) {
   if (own != nullptr) set_defaults(config, kAttentionSettings);
   const Work work = choice.trains ? Work::training : Work::sampling;
   check_model_settings(config, work);
+  require(!config.skip_blank,
+          "`skip_blank` goes by images, and the tokens of a benchmark are random: leave it out");
   use_machine(config.threads, config.device, config.dtype, work);
   warn_of_slow_bf16();
   TaskShape shape = own != nullptr ? shape_of(*own) : shape_of(config);

@@ -142,7 +142,7 @@ Json measure_heads(const Model& model, const ModelInputs& inputs) {
   const std::vector<AttentionInputs> all = model.attention_inputs(inputs);
   if (all.empty()) return nullptr;
   const auto layers = static_cast<int64_t>(all.size()), shown = std::min(layers, kLayers);
-  const int64_t N = inputs.ids.size(1);
+  const int64_t N = all[0].v.size(2);  // skipped positions are not among them
   Json json = {{"positions", N}, {"blocks", std::min(N, kBlocks)}, {"layers", Json::array()}};
   for (int64_t i = 0; i < shown; ++i) {
     const int64_t layer = shown == 1 ? 0 : i * (layers - 1) / (shown - 1);

@@ -18,7 +18,7 @@ namespace linea {
 struct ModelConfig;
 
 // Which positions of an image are not blank. Neighborhoods go by the distance in the sequence: beyond
-// a border they have pixels of the other side.
+// a border they have pixels of the other side, and in images of colors some channels of one more.
 class Neighborhood {
  public:
   explicit Neighborhood(const ModelConfig& config);

@@ -160,7 +160,11 @@ std::vector<std::vector<int32_t>> sample_skipping(const Model& model,
                                                   const Generator::TokenCallback& on_tokens) {
   const auto begin = static_cast<int64_t>(prompt[0].size());
   const int64_t end = begin - 1 + count, length = model.config().length;
-  require(end <= length, "{} tokens do not fit the image's {}", end, length);
+  require(count >= 0 && end <= length, "{} tokens do not fit the image's {}", end, length);
+  for (const std::vector<int32_t>& tokens : prompt)
+    for (size_t n = 1; n < tokens.size(); ++n)
+      require(tokens[n] >= 0 && tokens[n] < model.config().vocab_size,
+              "token {} is outside the vocabulary of {}", tokens[n], model.config().vocab_size);
   SkippingRows all(model, options, prompt, end);
   int64_t sampled = 0;
   for (bool continues = true; continues && !all.done();) {

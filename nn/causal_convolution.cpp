@@ -29,7 +29,7 @@ int64_t convolution_reach(const std::string& kind, const ModelConfig& config) {
 }
 
 void ConvolutionState::clear(int64_t sequence, int64_t first, int64_t end) const {
-  if (!ring.defined()) return;
+  if (!ring.defined() || first == end) return;
   const int64_t R = ring.size(1);
   const Tensor rows = ring.select(sequence), zeros = Tensor::zeros({1, ring.size(2)}, ring.dtype());
   for (int64_t n = std::max(first, end - R); n < end; ++n)

@@ -39,7 +39,8 @@ class Generator {
   // whether to continue; on a GPU they arrive up to 64 positions late. Once it returns false, the
   // rows end with these tokens. *not_captured, where given, receives the reason why a GPU could not
   // capture a position's work; empty: it could.
-  // Error: guidance of a model that was trained without class dropout.
+  // Errors: guidance of a model that was trained without class dropout; with skip_blank, more tokens
+  // than an image has, and given ones that are no levels.
   using TokenCallback = std::function<bool(const std::vector<int32_t>& tokens)>;
   std::vector<std::vector<int32_t>> sample(const std::vector<std::vector<int32_t>>& prompt,
                                            int64_t count, const TokenCallback& on_tokens = {},

@@ -93,6 +93,7 @@ double ModelConfig::residual_std() const {
 
 size_t DecodeState::bytes() const {
   size_t sum = classes.defined() ? classes.bytes() : 0;
+  if (hidden.defined()) sum += hidden.bytes();
   for (const LayerState& layer : layers) sum += layer.bytes();
   return sum;
 }
@@ -112,6 +113,7 @@ Tensor Model::step(DecodeState& state, const Tensor& ids) const {
 }
 
 void Model::begin_position(DecodeState& state) const {
+  require(!config_.skip_blank, "a model with `skip_blank` samples by a Generator alone");
   const std::vector<int32_t> positions(static_cast<size_t>(state.device_position.numel()),
                                        static_cast<int32_t>(state.position));
   count_position(state);

@@ -79,10 +79,10 @@ struct LayerState {
 // The running state of sampling.
 struct DecodeState {
   std::vector<LayerState> layers;
-  Tensor classes;                              // i32 [batch], undefined without their embedding
-  Tensor hidden;                               // [batch,dim] of the last position, with skip_blank
-  int64_t position = 0;                        // the next position
-  Tensor device_position;                      // i32 [batch], the same number in all rows
+  Tensor classes;          // i32 [batch], undefined without their embedding
+  Tensor hidden;           // [batch,dim] of the last position, with skip_blank
+  int64_t position = 0;    // the next position
+  Tensor device_position;  // i32 [batch], the same number in all rows but with skip_blank
   std::shared_ptr<const Transformer> weights;  // as they were at the start, cast or packed
   // Bytes of per-sequence state.
   size_t bytes() const;
@@ -96,7 +96,8 @@ class Model {
   // add to the loss are added to *auxiliary, unless that is null.
   virtual Var forward(const ModelInputs& in, bool training, Var* auxiliary = nullptr) const = 0;
 
-  // What the attention of each layer mixes, without dropout and gradients, q, k and v [B,H,N,D] apart;
+  // What the attention of each layer mixes, without dropout and gradients, q, k and v [B,H,N,D] apart,
+  // with skip_blank of the positions that are not blank;
   // empty: a model of pairs. Error: ErrorKind::usage, activations in bf16.
   virtual std::vector<AttentionInputs> attention_inputs(const ModelInputs&) const { return {}; }
 

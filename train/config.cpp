@@ -206,6 +206,10 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
           "`output_head` {} predicts brightness levels, and task {} a class: leave it out",
           config.output_head, config.task);
   require(
+      !answers || !config.skip_blank,
+      "`skip_blank` needs a task that predicts pixels, and task {} predicts a class: leave it out",
+      config.task);
+  require(
       !answers || !config.tie,
       "`tie` needs a task that predicts the tokens that it reads, and task {} predicts a class: "
       "leave it out",

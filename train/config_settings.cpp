@@ -66,8 +66,9 @@ void add_model(std::vector<GeneralSetting>& list) {
       MayChange::never);
   add(&Config::skip_blank,
       flag("skip_blank",
-           "images: the blocks skip pixels whose neighborhood is background, and a small layer "
-           "predicts these"),
+           "images: the blocks skip pixels whose neighborhood is background, which is level 0, and "
+           "a "
+           "small layer predicts these"),
       MayChange::never);
   add(&Config::mask,
       choice("mask", "", {"auto", "causal"},

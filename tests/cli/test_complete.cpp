@@ -160,6 +160,10 @@ TEST_F(Images, WithSkippedBlanksAreScoredAndCompleted) {
   done(complete + "again.png");
   EXPECT_EQ(bytes("once.png"), bytes("again.png"));
   refused(2, kDigits + " --skip-blank --attention axial --out no", {"without --skip-blank"});
+  refused(2, kDigits + " --skip-blank --predict class --rule gated --out no", {"predicts a class"});
+  refused(2, "bench train --preset digits-demo --skip-blank", {"--skip-blank", "random"});
+  done(kDigits + " --steps 1 --out plain");
+  refused(2, "train --init-from plain --skip-blank --steps 1 --out no", {"cannot change"});
 }
 
 TEST_F(Images, NllMapMatchesEval) {

@@ -76,6 +76,7 @@ double token_bytes(const ModelConfig& model) {
 // From steps of rows / 2 and of `rows` rows of a model with `layers` layers.
 Growth measure_growth(RunConfig config, const Task& task, int64_t layers, int64_t rows) {
   config.layers = layers;
+  config.skip_blank = false;  // other images may have no position to skip
   const std::unique_ptr<Model> model = make_model(model_config(config, task.shape()));
   Optimizer optimizer(optimizer_config(config), model->parameters());
   const auto peak = [&](int64_t of_rows) {
