@@ -19,7 +19,7 @@ for order in reverse priority; do
   for seed in 1 2 3; do
     [ "$order" = reverse ] && [ "$seed" != 1 ] && continue
     say "Thread order $order, seed $seed; random stream order; device memory protected from the host"
-    LINEA_EMULATOR_ORDER=$order LINEA_EMULATOR_SEED=$seed LINEA_EMULATOR_STREAMS=random LINEA_EMULATOR_GUARD=1 \
+    LINEA_TEST_SHARE=1 LINEA_EMULATOR_ORDER=$order LINEA_EMULATOR_SEED=$seed LINEA_EMULATOR_STREAMS=random LINEA_EMULATOR_GUARD=1 \
       build/release/tests/cuda/test_cuda --gtest_brief=1 --gtest_filter="$filter"
   done
 done

@@ -108,8 +108,8 @@ inline int64_t asked_share() {
 }
 inline bool a_share() { return kSanitized || asked_share() > 1; }
 
-// All that a test goes through. An emulated GPU takes minutes for it: without LINEA_LONG_TESTS it
-// goes through a third.
+// All that a test goes through. An emulated GPU takes minutes for it: without LINEA_LONG_TESTS, and
+// where no share is asked for, it goes through a third.
 inline bool long_tests() { return std::getenv("LINEA_LONG_TESTS") != nullptr; }
 
 // Whether this call is among those of a test to be left out. The first never is.
@@ -119,7 +119,8 @@ inline bool left_out() {
   const testing::TestInfo* now = testing::UnitTest::GetInstance()->current_test_info();
   calls = now == test ? calls + 1 : 0;
   test = now;
-  return calls % std::max<int64_t>(asked_share(), real_gpu || long_tests() ? 1 : 3) != 0;
+  static const bool asked = std::getenv("LINEA_TEST_SHARE") != nullptr || kSanitized;
+  return calls % (asked || real_gpu || long_tests() ? asked_share() : 3) != 0;
 }
 
 // In every type that the device has; bfloat16 against the CPU's float. double has float's code, so
