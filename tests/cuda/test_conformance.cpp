@@ -1,5 +1,5 @@
-// Attentions pass their conformance checks on the device too: gradients are those of the
-// definition, nothing leaks from the future or from padding, two runs give the same bits.
+// Attentions pass their conformance checks on the device too: in double its gradients are proved by
+// differences, nothing leaks from the future or from padding, two runs give the same bits.
 #include "nn/verify/conformance.h"
 
 #include <algorithm>
@@ -46,8 +46,8 @@ TEST_P(CudaConformance, ChecksPass) {
   if (a_share()) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const On device(kCuda);
   int count = 0;
-  for (const char* name :
-       {"gradients = quadratic", "step = outputs", "causality", "two runs", "padding: bits"})
+  for (const char* name : {"outputs = quadratic", "gradients = differences", "step = outputs",
+                           "causality", "two runs", "padding: bits"})
     for (const Check& check : check_attention(GetParam(), {.quick = true, .only = name})) {
       ++count;
       EXPECT_TRUE(check.passed) << check.name << ": " << check.measured << " > " << check.bound
