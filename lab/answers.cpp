@@ -38,11 +38,9 @@ Question find_question(const std::string& id, const std::string& language) {
 }
 
 bool is_right_number(const Question& question, const std::string& answer) {
-  const double right = std::strtod(question.value.c_str(), nullptr),
-               given = parse_number<double>("ANSWER", answer);
-  // Whole numbers must be met.
-  const bool whole = right == std::round(right) && question.value.find('.') == std::string::npos;
-  return whole ? given == right : std::abs(given - right) <= kTolerance * std::abs(right);
+  const double right = std::strtod(question.value.c_str(), nullptr);
+  return std::abs(parse_number<double>("ANSWER", answer) - right) <=
+         answer_share(question.value) * std::abs(right);
 }
 
 bool is_right_file(const Question& question, const std::string& file) {
@@ -59,6 +57,11 @@ bool is_right_file(const Question& question, const std::string& file) {
 }
 
 }  // namespace
+
+double answer_share(const std::string& right) {
+  const double value = std::strtod(right.c_str(), nullptr);
+  return value == std::round(value) && right.find('.') == std::string::npos ? 0 : kTolerance;
+}
 
 bool check_answer(const std::string& id, const std::string& answer, int64_t hint,
                   const std::string& language) {

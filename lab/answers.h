@@ -12,4 +12,7 @@ namespace linea::lab {
 bool check_answer(const std::string& id, const std::string& answer, int64_t hint,
                   const std::string& language);
 
+// How far a number may be from the right one, as a share of it: not at all where that is whole.
+double answer_share(const std::string& right);
+
 }  // namespace linea::lab

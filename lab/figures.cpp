@@ -1,5 +1,6 @@
 #include "lab/figures.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/error.h"
@@ -40,20 +41,48 @@ std::string figure_element(const std::string& name, const Record& record) {
   fail(ErrorKind::input, "there is no figure '{}'", name);
 }
 
-std::string choice(const std::string& name, const std::string& legend,
+namespace {
+
+// The labels of one group, each once, as the panels have them in turn.
+std::vector<std::string> labels_of(const std::vector<Panel>& panels, size_t group) {
+  std::vector<std::string> labels;
+  for (const Panel& panel : panels)
+    if (std::find(labels.begin(), labels.end(), panel.labels.at(group)) == labels.end())
+      labels.push_back(panel.labels[group]);
+  return labels;
+}
+
+}  // namespace
+
+std::string choice(const std::string& name, const std::vector<std::string>& legends,
                    const std::vector<Panel>& panels, size_t chosen, bool film) {
-  std::string buttons, bodies;
-  for (size_t i = 0; i < panels.size(); ++i) {
-    buttons += fmt::format(
-        "<input type=\"radio\" name=\"{0}\" id=\"{0}-{1}\"{2}><label for=\"{0}-{1}\">{3}</label>\n",
-        name, i + 1, i == chosen ? " checked" : "", escape_xml(panels[i].label));
-    bodies += fmt::format("<div{}>\n{}</div>\n", panels[i].still ? " class=\"still\"" : "",
-                          panels[i].body);
+  std::vector<std::string> looks(panels.size()), titles(panels.size());
+  std::string html = fmt::format("<div class=\"choice{}\">\n", film ? " film" : "");
+  for (size_t group = 0; group < legends.size(); ++group) {
+    const std::vector<std::string> labels = labels_of(panels, group);
+    const std::string radio = legends.size() == 1 ? name : name + static_cast<char>('a' + group);
+    html +=
+        fmt::format("<fieldset class=\"g{}\">\n<legend>{}</legend>\n", group + 1, legends[group]);
+    for (size_t i = 0; i < labels.size(); ++i) {
+      html += fmt::format(
+          "<input type=\"radio\" name=\"{0}\" id=\"{0}-{1}\"{2}><label "
+          "for=\"{0}-{1}\">{3}</label>\n",
+          radio, i + 1, labels[i] == panels.at(chosen).labels[group] ? " checked" : "",
+          escape_xml(labels[i]));
+      for (size_t j = 0; j < panels.size(); ++j)
+        if (panels[j].labels[group] == labels[i]) {
+          looks[j] += fmt::format(" g{}-{}", group + 1, i + 1);
+          titles[j] += fmt::format("{}{} {}", group == 0 ? "" : ", ", legends[group], labels[i]);
+        }
+    }
+    html += "</fieldset>\n";
   }
-  return fmt::format(
-      "<fieldset class=\"choice{}\">\n<legend>{}</legend>\n{}<div class=\"panels\">\n{}</div>\n"
-      "</fieldset>\n",
-      film ? " film" : "", legend, buttons, bodies);
+  html += "<div class=\"panels\">\n";
+  for (size_t j = 0; j < panels.size(); ++j)
+    html += fmt::format("<div class=\"{}{}\" data-label=\"{}\">\n{}</div>\n",
+                        panels[j].still ? "still" : "moving", looks[j], escape_xml(titles[j]),
+                        panels[j].body);
+  return html + "</div>\n</div>\n";
 }
 
 std::string scroll_region(const char* look, const std::string& label, const std::string& content) {

@@ -21,14 +21,16 @@ struct Figure {
 // ErrorKind::input, no such figure.
 std::string figure_element(const std::string& name, const Record& record);
 
-// Panels of which a radio button chooses one; without CSS, and on paper those that are `still`, all
-// are shown.
+// Panels of which groups of radio buttons choose one: the panel has a label in each group. Without
+// CSS, and on paper those that are `still`, all are shown, with their labels.
 struct Panel {
-  std::string label, body;
+  std::vector<std::string> labels;
+  std::string body;
   bool still = true;
 };
-// `film`: the script of the page replaces the buttons by a range.
-std::string choice(const std::string& name, const std::string& legend,
+// `legends`: of the groups. `chosen`: the panel that is shown first. `film`: the script of the page
+// replaces the buttons of the one group by a range and a button that plays.
+std::string choice(const std::string& name, const std::vector<std::string>& legends,
                    const std::vector<Panel>& panels, size_t chosen, bool film = false);
 
 // What may be wider than the page, scrolled by keys too. `look`: scroll or wide.

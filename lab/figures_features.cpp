@@ -125,8 +125,9 @@ Figure w15(const Record& record) {
   const size_t count = record.size("/figures/w15/panels");
   for (size_t i = 0; i < count; ++i) {
     const std::string panel = fmt::format("/figures/w15/panels/{}", i);
-    panels.push_back({fmt::format("{:g}", record.value(panel + "/sigma")),
-                      codes_panel(record, panel), i == 0 || i + 1 == count});
+    panels.push_back({{fmt::format("{:g}", record.value(panel + "/sigma"))},
+                      codes_panel(record, panel),
+                      i == 0 || i + 1 == count});
     table += table_row({record.measured(panel + "/sigma"), record.measured(panel + "/largest")});
   }
   Figure figure{"Keys that belong to codes", "", "", table, record.text("/figures/w15/command")};
@@ -139,7 +140,7 @@ Figure w15(const Record& record) {
       record.measured("/figures/w15/panels/0/sigma"),
       record.measured("/figures/w15/panels/0/largest"), record.measured(last + "/sigma"),
       record.measured(last + "/largest"));
-  figure.body = choice("w15", "sigma", panels, 1);
+  figure.body = choice("w15", {"sigma"}, panels, 1);
   return figure;
 }
 

@@ -74,7 +74,8 @@ Figure w4(const Record& record) {
   std::vector<Panel> panels;
   std::string table = table_head({"output", "quadratic", "chunked", "recurrent"});
   for (size_t i = 0; i < tokens; ++i) {
-    panels.push_back({fmt::format("{}", i + 1), forms_panel(record, i, tokens, chunk),
+    panels.push_back({{fmt::format("{}", i + 1)},
+                      forms_panel(record, i, tokens, chunk),
                       i == 0 || i == 5 || i + 1 == tokens});
     table += row_of_pairs(record, "/figures/w4/outputs", {"quadratic", "chunked", "recurrent"}, i);
   }
@@ -87,7 +88,7 @@ Figure w4(const Record& record) {
       "holds. The three outputs agree to {}, relative to the largest.",
       exact_number(fmt::format("{}", tokens), fmt::format("{}", tokens)),
       record.measured("/figures/w4/chunk"), record.measured("/figures/w4/difference"));
-  figure.body = choice("w4", "output", panels, 5);
+  figure.body = choice("w4", {"output"}, panels, 5);
   return figure;
 }
 
@@ -159,7 +160,8 @@ Figure w5(const Record& record) {
   const size_t steps = record.size("/figures/w5/S");
   std::vector<Panel> panels;
   for (size_t step = 0; step < 2 * steps; ++step)
-    panels.push_back({fmt::format("{}", step + 1), sweep_panel(record, step, steps),
+    panels.push_back({{fmt::format("{}", step + 1)},
+                      sweep_panel(record, step, steps),
                       step == steps / 2 || step + 1 == 2 * steps});
   std::string table = table_head({"position", "dq", "dk", "dk without the denominator", "dv"});
   for (size_t i = 0; i < steps; ++i)
@@ -177,7 +179,7 @@ Figure w5(const Record& record) {
       "most {}.",
       exact_number(fmt::format("{}", steps), fmt::format("{}", steps)),
       record.measured("/figures/w5/difference"));
-  figure.body = choice("w5", "step", panels, 2 * steps - 1, true);
+  figure.body = choice("w5", {"step"}, panels, 2 * steps - 1, true);
   return figure;
 }
 

@@ -56,7 +56,7 @@ Figure w9(const Record& record) {
     const std::string panel = fmt::format("/figures/w9/panels/{}", i),
                       kind = record.text(panel + "/kind");
     panels.push_back(
-        {fmt::format("{}, {:.0f}", kind, record.value(panel + "/rows")), scatter(record, panel)});
+        {{kind, fmt::format("{:.0f}", record.value(panel + "/rows"))}, scatter(record, panel)});
     table += table_row({kind, record.measured(panel + "/rows"),
                         record.measured(panel + "/negative"), record.measured(panel + "/error")});
   }
@@ -71,7 +71,7 @@ Figure w9(const Record& record) {
       record.measured("/figures/w9/panels/1/rows"), record.measured("/figures/w9/panels/1/error"),
       record.measured("/figures/w9/panels/4/error"),
       record.measured("/figures/w9/panels/4/negative"));
-  figure.body = choice("w9", "features, rows", panels, 1);
+  figure.body = choice("w9", {"features", "rows"}, panels, 1);
   return figure;
 }
 
@@ -99,9 +99,9 @@ std::string weights_panel(const Record& record, const Matrix& exact, const std::
   return fmt::format(
       "<div class=\"pair\">\n{}{}</div>\n<p>Half of the rows are off by more than {}, summed over "
       "keys.</p>\n",
-      captioned(image_of(estimate, 0, largest, "Estimated weights",
-                         record.file_name() + "#" + panel + "/weights"),
-                "estimate"),
+      captioned(
+          image_of(estimate, 0, largest, "Estimate", record.file_name() + "#" + panel + "/weights"),
+          "estimate"),
       captioned(image_of(difference, -largest, largest, "Estimate less softmax"), "difference"),
       record.measured(panel + "/error"));
 }
@@ -114,10 +114,11 @@ Figure w10(const Record& record) {
   for (size_t i = 0; i < record.size("/figures/w10/exact"); ++i) {
     const std::string at = fmt::format("/figures/w10/exact/{}", i);
     exact.push_back(record.matrix(at + "/weights"));
-    softmax +=
-        captioned(image_of(exact.back(), 0, largest_of(exact.back()), "Weights of softmax",
-                           record.file_name() + "#" + at + "/weights"),
-                  fmt::format("softmax, standard deviation {}", record.measured(at + "/stddev")));
+    softmax += captioned(
+        image_of(exact.back(), 0, largest_of(exact.back()),
+                 fmt::format("Softmax at standard deviation {:g}", record.value(at + "/stddev")),
+                 record.file_name() + "#" + at + "/weights"),
+        fmt::format("softmax, standard deviation {}", record.measured(at + "/stddev")));
   }
   std::vector<Panel> panels;
   std::string table = table_head({"stddev", "features", "rows R", "median error of a row"});
@@ -125,8 +126,8 @@ Figure w10(const Record& record) {
     const std::string panel = fmt::format("/figures/w10/panels/{}", i);
     const double stddev = record.value(panel + "/stddev");
     const bool first = stddev == record.value("/figures/w10/exact/0/stddev");
-    panels.push_back({fmt::format("{}, {:.0f}, {:g}", record.text(panel + "/kind"),
-                                  record.value(panel + "/rows"), stddev),
+    panels.push_back({{fmt::format("{:g}", stddev), record.text(panel + "/kind"),
+                       fmt::format("{:.0f}", record.value(panel + "/rows"))},
                       weights_panel(record, exact.at(first ? 0 : 1), panel)});
     table += table_row({record.measured(panel + "/stddev"), record.text(panel + "/kind"),
                         record.measured(panel + "/rows"), record.measured(panel + "/error")});
@@ -146,7 +147,7 @@ Figure w10(const Record& record) {
       record.measured("/figures/w10/panels/7/error"),
       record.measured("/figures/w10/panels/10/error"));
   figure.body = "<div class=\"pair\">\n" + softmax + "</div>\n" +
-                choice("w10", "features, rows, standard deviation", panels, 1);
+                choice("w10", {"standard deviation", "features", "rows"}, panels, 1);
   return figure;
 }
 

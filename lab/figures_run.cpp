@@ -346,14 +346,14 @@ Figure w20(const Record& record) {
     }
     any = any || !images.empty();
     if (images.empty()) images = "<p>" + escape_xml(record.text(at + "/reason")) + "</p>\n";
-    panels.push_back({fmt::format("layer {:.0f}", record.value(at + "/layer")),
+    panels.push_back({{fmt::format("{:.0f}", record.value(at + "/layer"))},
                       "<div class=\"pair\">\n" + images + "</div>\n"});
     figure.table += table_row({record.measured(at + "/layer"),
                                "<code>" + escape_xml(record.text(at + "/attention")) + "</code>",
                                record.has(at + "/apart") ? record.measured(at + "/apart") : "-"});
   }
   if (!any) fail(ErrorKind::input, "{}", record.text(all + "/layers/0/reason"));
-  figure.body = panels.size() > 1 ? choice("w20", "layer", panels, 0) : panels.at(0).body;
+  figure.body = panels.size() > 1 ? choice("w20", {"layer"}, panels, 0) : panels.at(0).body;
   figure.caption = fmt::format(
       "The first head of each layer on {}: {} positions in {} blocks. A row is the mean over the "
       "queries of a block, a column the sum over the keys of one; the largest weights are all "

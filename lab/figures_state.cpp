@@ -147,9 +147,10 @@ Figure w2(const Record&) {
   std::vector<Panel> panels;
   std::string table = table_head({"N", "N x N weights first", "F x M state first"});
   for (const double N : {16, 32, 64, 256, 1024, 4096}) {
-    panels.push_back({fmt::format("{:.0f}", N), orders_panel(N), N == 16 || N == 64 || N == 4096});
-    table +=
-        table_row({"<code>" + panels.back().label + "</code>", left_number(N), right_number(N)});
+    panels.push_back(
+        {{fmt::format("{:.0f}", N)}, orders_panel(N), N == 16 || N == 64 || N == 4096});
+    table += table_row(
+        {"<code>" + panels.back().labels[0] + "</code>", left_number(N), right_number(N)});
   }
   Figure figure{"Two orders of the same products", "", "", table,
                 "N^2 (D + M) and N (2 F M + F), D = M = F = 64"};
@@ -160,7 +161,7 @@ Figure w2(const Record&) {
       "logarithmic scale.",
       exact_number("64.5", "(2*64*64+64)/(64+64)"), exact_number("4,096", "64*64"),
       left_number(4096), right_number(4096));
-  figure.body = choice("w2", "positions N", panels, 3);
+  figure.body = choice("w2", {"positions N"}, panels, 3);
   return figure;
 }
 
@@ -211,7 +212,7 @@ Figure w3(const Record& record) {
   for (size_t t = 0; t < frames; ++t) {
     const bool still = t % (frames / 5) == 0 || t + 1 == frames;
     const std::string at = fmt::format("/figures/w3/frames/{}", t);
-    panels.push_back({fmt::format("{}", t + 1), film_frame(record, t, largest), still});
+    panels.push_back({{fmt::format("{}", t + 1)}, film_frame(record, t, largest), still});
     table += table_row({fmt::format("<code>{}</code>", t + 1), record.measured(at + "/state_bytes"),
                         record.measured(at + "/cache_bytes")});
   }
@@ -229,7 +230,7 @@ Figure w3(const Record& record) {
       record.measured("/figures/w3/wide/larger_from"));
   Chart chart = bytes_chart(record);
   chart.description = without_elements(figure.caption);
-  figure.body = choice("w3", "after position", panels, 8, true) + chart_element(chart);
+  figure.body = choice("w3", {"after position"}, panels, 8, true) + chart_element(chart);
   return figure;
 }
 

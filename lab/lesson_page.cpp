@@ -6,6 +6,7 @@
 #include "data/chart.h"
 #include "data/files.h"
 #include "data/page.h"
+#include "lab/answers.h"
 #include "lab/expect.h"
 #include "lab/figures.h"
 #include "lab/formula.h"
@@ -161,8 +162,15 @@ class LessonPage {
     const std::string id = block.about.substr(0, block.about.find(' '));
     const bool own = !lesson_.markdown.empty();
     const bool checked = !own && block.about.find(" text") == std::string::npos;
-    std::string html = fmt::format("<section class=\"question\">\n<h3>{} <code>{}</code></h3>\n{}",
-                                   said("Exercise"), id, to_html(joined(block.plain()), measured_));
+    const size_t number = block.about.find(" number ");
+    const std::string right =
+        number == std::string::npos ? "" : escape_xml(block.about.substr(number + 8));
+    const std::string answer = right.empty() ? ""
+                                             : fmt::format(" data-answer=\"{}\" data-share=\"{}\"",
+                                                           right, answer_share(right));
+    std::string html =
+        fmt::format("<section class=\"question\"{}>\n<h3>{} <code>{}</code></h3>\n{}", answer,
+                    said("Exercise"), id, to_html(joined(block.plain()), measured_));
     if (checked)
       html += fmt::format("<p>{} <code>linea lab check {} {}</code></p>\n", said("Check it:"), id,
                           block.about.find(" file") == std::string::npos ? "NUMBER" : "FILE.json");
@@ -170,10 +178,9 @@ class LessonPage {
     for (size_t i = 0; i < hints.size(); ++i)
       html += fmt::format("<details><summary>{}</summary>\n{}</details>\n",
                           said(i == 0 ? "A hint" : "Another hint"), to_html(hints[i], measured_));
-    const size_t number = block.about.find(" number ");
-    if (own && number != std::string::npos)
+    if (own && !right.empty())
       html += fmt::format("<details><summary>{}</summary>\n<p>{}</p></details>\n",
-                          said("The answer"), escape_xml(block.about.substr(number + 8)));
+                          said("The answer"), right);
     return html + "</section>\n";
   }
 

@@ -1,4 +1,4 @@
-// The look of the pages, and the little that they do in a browser.
+// The look of the pages.
 #include "data/chart.h"
 #include "data/page.h"
 #include "lab/pages.h"
@@ -8,7 +8,8 @@
 namespace linea::lab {
 namespace {
 
-constexpr int kMaxPanels = 24;
+// Buttons of a choice: of its first group, and of each other one.
+constexpr int kMaxFirst = 24, kMaxOther = 6;
 
 constexpr const char* kStyle = R"(
 :root{--second:#B84A00;--good:#00694c;--bad:#b3261e}
@@ -26,12 +27,16 @@ pre.output,pre.code{white-space:pre;overflow-x:auto}
 pre.output{border-left:.3rem solid var(--line)}
 code{overflow-wrap:anywhere}
 p code,li code,summary code{background:var(--soft);border-radius:.2rem;padding:0 .15rem}
-.formula{display:flex;flex-wrap:wrap;gap:.6rem 2rem;align-items:center;overflow-x:auto;padding:.3rem 0}
+.formula{display:flex;flex-wrap:wrap;gap:.6rem 2rem;align-items:center;overflow:auto hidden;padding:.4rem 0}
 .formula math{font-size:1.15rem}
 .predict,.question{border:1px solid var(--line);border-radius:.4rem;padding:.2rem 1rem;margin:.9rem 0}
 .question h3{font-size:1rem;margin:.6rem 0 0}
 .run{position:relative}
-.run button{position:absolute;right:.4rem;top:.4rem;font:inherit;font-size:.8rem;color:var(--ink);background:var(--page);border:1px solid var(--mute);border-radius:.3rem}
+button,.answer input{font:inherit;font-size:.8rem;color:var(--ink);background:var(--page);border:1px solid var(--mute);border-radius:.3rem;padding:.2rem .6rem;min-height:1.6rem}
+.answer{display:flex;flex-wrap:wrap;gap:.6rem;align-items:center;margin:.6rem 0}
+.run button{position:absolute;right:.4rem;top:.4rem}
+.cell{margin:.6rem 0}
+.cell label,.cell output{display:block}
 .ok{color:var(--good)}.differs{color:var(--bad)}
 .figure{border-top:3px solid var(--accent);padding-top:.4rem;margin:1.5rem 0}
 .figure .title{font-weight:600;margin:.2rem 0 .6rem}
@@ -56,13 +61,13 @@ svg.w .lb{stroke:var(--second);fill:none}
 .below svg.w{width:11.25rem}.rows svg.w{width:5.25rem}
 fieldset{border:0;padding:0;margin:0;min-width:0}
 legend{padding:0;float:left;margin-right:.6rem}
+.choice fieldset{margin:.2rem 0}
 .choice label{margin:0 .7rem 0 .15rem}
-.choice input[type=range]{width:min(100%,24rem);vertical-align:middle}
+input[type=range]{width:min(100%,24rem);vertical-align:middle}
 .panels{clear:both;padding-top:.6rem}
 .wide{overflow-x:auto}
 th{text-align:left;padding:.3rem 1rem .3rem 0;border-bottom:2px solid var(--line)}
 footer{margin-top:3rem;border-top:1px solid var(--line);color:var(--mute);font-size:.875rem}
-@media screen{.panels>div{display:none}}
 @media print{
 body{font-size:9pt;line-height:1.35;max-width:none;padding:0}
 h1{font-size:15pt}h2{font-size:11pt;margin:.8rem 0 .3rem;break-after:avoid}
@@ -70,10 +75,11 @@ pre,code{font-size:7pt;line-height:1.3}
 pre{white-space:pre-wrap;padding:.3rem .5rem;margin:.3rem 0}
 p,ul,ol{margin:.3rem 0}
 .formula math{font-size:1rem}
-nav,.skip,button,.choice>input,.choice>label,.choice>output,.question details{display:none}
-.panels>div{display:none}.panels>.still{display:inline-block;vertical-align:top;width:32%}
+nav,.skip,button,.choice fieldset,.choice>input,.choice>button,output,.answer,.cell,.question details{display:none}
+.panels>.moving{display:none}.panels>.still{display:inline-block;vertical-align:top;width:32%}
 .chart,.panels~.chart{max-width:20rem;display:inline-block}
 svg.w{max-width:20rem}.panels svg.w,.scroll svg.w{min-width:0;max-width:100%}
+.panels>.still::before{content:attr(data-label);font-weight:600}
 .matrix{max-width:45%}
 details::details-content{content-visibility:visible;display:block;height:auto}
 .wide table{font-size:7pt;width:auto}
@@ -82,40 +88,17 @@ td,th{padding:0 .8rem 0 0}
 }
 )";
 
-// Copies commands; a film has a range in the place of its buttons. Nothing moves by itself.
-constexpr const char* kScript = R"(
-document.querySelectorAll('.run').forEach(function(run){
-  if(!navigator.clipboard)return;
-  var button=document.createElement('button');
-  button.type='button';button.textContent='copy';
-  button.onclick=function(){
-    navigator.clipboard.writeText(run.querySelector('.command').textContent).then(function(){
-      button.textContent='copied';});};
-  run.append(button);
-});
-document.querySelectorAll('.film').forEach(function(film){
-  var inputs=[].slice.call(film.querySelectorAll('input')),panels=film.querySelector('.panels');
-  var range=document.createElement('input'),output=document.createElement('output');
-  range.type='range';range.min=1;range.max=inputs.length;range.value=inputs.findIndex(function(input){return input.checked;})+1;
-  range.setAttribute('aria-label',film.querySelector('legend').textContent);
-  inputs.forEach(function(input){input.hidden=true;input.nextElementSibling.hidden=true;});
-  var show=function(){
-    inputs[range.value-1].checked=true;output.textContent=' '+range.value;};
-  range.oninput=show;
-  panels.before(range,output);show();
-});
-)";
-
 }  // namespace
 
+// A panel is hidden where a button of another label is checked, in any group.
 std::string lab_style() {
-  std::string style = page_style() + chart_style() + kStyle;
-  for (int i = 1; i <= kMaxPanels; ++i)
-    style += fmt::format("{}.choice>input:nth-of-type({}):checked~.panels>div:nth-child({})",
-                         i == 1 ? "@media screen{" : ",", i, i);
-  return style + "{display:block}}\n";
+  std::string hidden;
+  for (int group = 1; group <= 3; ++group)
+    for (int i = 1; i <= (group == 1 ? kMaxFirst : kMaxOther); ++i)
+      hidden +=
+          fmt::format("{}.choice:has(>.g{}>input:nth-of-type({}):checked)>.panels>:not(.g{}-{})",
+                      hidden.empty() ? "" : ",", group, i, group, i);
+  return page_style() + chart_style() + kStyle + "@media screen{" + hidden + "{display:none}}\n";
 }
-
-std::string lab_script() { return chart_script() + kScript; }
 
 }  // namespace linea::lab

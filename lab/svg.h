@@ -36,7 +36,7 @@ class Svg {
 
 // Rows of numbers as a PNG, shown with side x side pixels a number, in colors from `least` to
 // `largest` that do not need color vision. `from`: FILE#/pointer of the numbers, with which
-// tools/check_pages.py compares the colors.
+// tools/check_pages.py compares the colors; the page reads out the cells of such an image.
 std::string matrix_image(const Matrix& values, double least, double largest, int side,
                          const std::string& name, const std::string& from = "");
 double largest_of(const Matrix& values);  // of absolute values

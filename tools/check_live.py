@@ -111,6 +111,11 @@ def main():
     expect(browser.evaluate("document.getElementById('live').hidden && document.getElementById('without').textContent !== '' && "
                             "[...document.images].filter(image => image.naturalWidth > 0).length === 4"),
            "without a script there is no recorded run")
+    browser.tool("Emulation.setScriptExecutionDisabled", value=False)
+    browser.tool("Page.addScriptToEvaluateOnNewDocument", source="delete globalThis.WebAssembly")
+    browser.open(page)
+    expect(browser.evaluate("document.getElementById('live').hidden") and "has no WebAssembly" in text("without"),
+           f"without WebAssembly it says '{text('without')}'")
     browser.close()
     print("\n".join(findings) or "0 findings")
     sys.exit(bool(findings))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks the pages of a lab in headless chromium, driven by its chromedriver: one request a page, the same words without
-a script, radio buttons, the keyboard, 320 pixels, light and dark, no movement, printing.
+a script, radio buttons, the keyboard, what the script adds, 320 pixels, light and dark, no movement, printing.
 
 tools/check-pages.sh runs it:  check_pages_browser.py LAB [--screenshots DIR]
 AXE=axe.min.js: also the rules of axe-core (WCAG 2.2 A and AA).
@@ -111,20 +111,20 @@ def without_script(browser, path):
     other = browser.evaluate(VISIBLE_WORDS)
     if words != other:
         yield "it has other words without a script"
-    for name in browser.evaluate("[...document.querySelectorAll('fieldset.choice')].map("
-                                 "f => f.querySelector('input').name)"):
+    for name in browser.evaluate("[...new Set([...document.querySelectorAll('.choice input[type=radio]')].map(i => i.name))]"):
         for index in (1, 2):
             shown = browser.evaluate(
-                f"(() => {{ document.getElementById('{name}-{index}').checked = true; return [...document.querySelectorAll("
-                f"'fieldset:has(#{name}-1) .panels > div')].map(d => d.offsetHeight > 0).indexOf(true) + 1; }})()")
-            if shown != index:
-                yield f"choice {index} of {name} shows panel {shown}"
+                f"(() => {{ const button = document.getElementById('{name}-{index}'); button.checked = true;"
+                "return [...button.closest('.choice').querySelectorAll('.panels > div')].filter(d => d.offsetHeight > 0)"
+                ".map(d => d.classList.contains(button.closest('fieldset').className + '-' + button.id.split('-')[1])); })()")
+            if shown != [True]:
+                yield f"choice {index} of {name} shows the panels {shown}"
     browser.tool("Emulation.setScriptExecutionDisabled", value=False)
 
 
 def keyboard(browser, path):
     browser.open(path)
-    expected = browser.evaluate("[...document.querySelectorAll('a[href],button,summary,[tabindex],input[type=range]')]"
+    expected = browser.evaluate("[...document.querySelectorAll('a[href],button,summary,[tabindex],input:not([type=radio])')]"
                                 ".filter(e => e.checkVisibility()).length + new Set([...document.querySelectorAll("
                                 "'input[type=radio]')].filter(e => e.checkVisibility()).map(e => e.name)).size")
     seen = []
@@ -139,7 +139,7 @@ def keyboard(browser, path):
     if len(stops) < expected:
         yield f"Tab reaches {len(stops)} of {expected} controls"
     yield from (f"{stop} shows no focus" for stop in stops if stop.endswith("|false"))
-    for name in browser.evaluate("[...document.querySelectorAll('fieldset.choice:not(.film)')].map("
+    for name in browser.evaluate("[...document.querySelectorAll('.choice:not(.film) > fieldset')].map("
                                  "f => f.querySelector('input').name)"):
         browser.evaluate(f"document.getElementById('{name}-1').click(), document.getElementById('{name}-1').focus()")
         browser.key("ArrowRight", 39)
@@ -151,6 +151,54 @@ def keyboard(browser, path):
         browser.key("ArrowRight", 39)
         if browser.evaluate(f"{film}.value") == before:
             yield f"arrows do not move film {index + 1}"
+
+
+def controls(browser, path):
+    """What the script adds: answers, films that play, choices in the address, the value of a cell."""
+    browser.open(path)
+    for answered in browser.evaluate("""[...document.querySelectorAll('.question[data-answer]')].map(question => {
+            const [input, button, output] = ['input', 'button', 'output'].map(tag => question.querySelector('.answer ' + tag));
+            return ['x', question.dataset.answer].map(text => { input.value = text; button.click();
+              return output.textContent.trim() + question.querySelectorAll('details[open]').length; }).join(); })"""):
+        if answered not in ("not yet1,right1", "还不对1,对1"):
+            yield f"an exercise answers {answered}"
+    if browser.evaluate("document.querySelector('.film') !== null"):
+        range_value = "document.querySelector('.film input[type=range]').value"
+        browser.evaluate("document.getElementById(document.querySelector('.film input').name + '-1').click()")
+        press = "document.querySelector('.film button').click()"
+        browser.evaluate(press)
+        time.sleep(1)
+        browser.evaluate(press)
+        played = browser.evaluate(range_value)
+        time.sleep(0.6)
+        if played == "1" or browser.evaluate(range_value) != played:
+            yield f"a film played to {played} and stopped at {browser.evaluate(range_value)}"
+    radio = browser.evaluate("(i => i && i.id)([...document.querySelectorAll('.choice input[type=radio]:not(:checked)')].pop())")
+    if radio:
+        browser.post("/url", {"url": path.resolve().as_uri() + "#" + radio})
+        browser.post("/refresh", {})
+        if not browser.evaluate(f"document.getElementById('{radio}').checked"):
+            yield f"the address #{radio} does not choose"
+        browser.post("/url", {"url": "about:blank"})
+    browser.open(path)
+    for image in browser.evaluate("[...document.querySelectorAll('.figure img[data-from]')].filter(i => i.offsetWidth).map(i => "
+                                  "[i.dataset.from, i.dataset.least, i.dataset.largest, i.alt.split(',')[0], i.closest('.figure').id])"):
+        name, pointer = image[0].split("#")
+        file = path.parent / "data" / name
+        if not file.exists():
+            continue
+        values = json.loads(file.read_text())
+        for part in pointer.split("/")[1:]:
+            values = values[int(part) if isinstance(values, list) else part]
+        row, column = len(values) // 2, len(values[0]) // 3
+        text = browser.evaluate(f"""(() => {{ const [row, column] = document.querySelectorAll('#{image[4]} .cell input');
+            row.value = {row + 1}; column.value = {column + 1}; row.dispatchEvent(new Event('input'));
+            return document.querySelector('#{image[4]} .cell output').textContent; }})()""")
+        least, largest = float(image[1]), float(image[2])
+        shown = [float(found) for found in re.findall(re.escape(image[3]) + r" (-?[\d.e+-]+)", text)]
+        value = min(max(values[row][column], least), largest)
+        if not any(abs(one - value) <= (largest - least) / 128 + 0.06 * abs(one) for one in shown):
+            yield f"cell {row}, {column} of {image[0]} is {value}, and is read out as {text}"
 
 
 def sizes(browser, path, screenshots):
@@ -200,15 +248,16 @@ def printing(browser, path):
 
 
 def accessibility(browser, path, axe):
-    for scheme in ("light", "dark"):
-        browser.scheme(scheme)
+    for look in ("light", "dark", "without what the script adds"):
+        browser.scheme("dark" if look == "dark" else "light")
+        browser.tool("Emulation.setScriptExecutionDisabled", value=look.startswith("without"))
         browser.open(path)
+        browser.tool("Emulation.setScriptExecutionDisabled", value=False)
         browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
         browser.evaluate(axe + ";0")
         found = browser.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}).then(r => "
                                  "r.violations.map(v => v.id + ': ' + v.nodes.slice(0, 2).map(n => n.html.slice(0, 90)).join(' ')))")
-        yield from (f"axe, {scheme}: {violation}" for violation in found)
-    browser.scheme("light")
+        yield from (f"axe, {look}: {violation}" for violation in found)
 
 
 def main():
@@ -219,7 +268,7 @@ def main():
     browser = Browser()
     try:
         for path in pages:
-            checks = [loading(browser, path), without_script(browser, path), keyboard(browser, path),
+            checks = [loading(browser, path), without_script(browser, path), keyboard(browser, path), controls(browser, path),
                       sizes(browser, path, screenshots), printing(browser, path)]
             if axe:
                 checks.append(accessibility(browser, path, axe))
