@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 
+#include "autograd/profile.h"
 #include "base/settings.h"
 #include "bench/bench.h"
 #include "bench/commands.h"
@@ -21,6 +22,10 @@ namespace linea::bench {
 namespace {
 
 constexpr int64_t kRanksComputed[] = {8, 64, 512, 4096};
+// One sequence of so many positions, on so many ranks.
+constexpr struct {
+  int64_t length, ranks;
+} kLongSequences[] = {{1'000'000, 64}, {10'000'000, 512}, {100'000'000, 4096}};
 
 struct Times {
   std::vector<double> all;
@@ -64,7 +69,38 @@ struct Measured {
   std::vector<Bucket> buckets;
   double sigma = 0, gamma = 0;
   Network network;
+  // A step of rank 0 alone, where the states of the attention are combined by a scan.
+  struct Alone {
+    double attention = 0, activations = 0;  // seconds; bytes of all but weights, moments, gradients
+    int64_t positions = 0;                  // of all its sequences
+    std::vector<double> state;              // bytes of one sequence, by layer; empty: no scan
+  } alone_step;
 };
+
+// The states of rules with a denominator, where the attention takes parts of sequences at all.
+bool all_scan(const Model& model) {
+  const auto& all = model.attentions();
+  return std::all_of(all.begin(), all.end(), [](const auto& attention) {
+    const AttentionTraits traits = attention->traits();
+    return traits.takes_parts && traits.denominators && !traits.straight_through;
+  });
+}
+
+Measured::Alone measure_alone(const Model& model, Steps& alone, int64_t step, int64_t rows) {
+  Measured::Alone result;
+  if (!all_scan(model)) return result;
+  const auto held = static_cast<double>(memory_use().held);
+  reset_memory_peak();
+  const Profile profile;
+  alone.run(step);
+  result.activations = static_cast<double>(memory_use().peak) - held;
+  for (const auto& [op, times] : profile.ops())
+    if (op == "linear_attention") result.attention += times.forward + times.backward;
+  result.positions = rows * model.config().length;
+  for (const LayerState& layer : model.start(1).layers)
+    result.state.push_back(static_cast<double>(layer.attention->bytes()));
+  return result;
+}
 
 double sum_seconds(int64_t floats) {
   std::vector<float> x(static_cast<size_t>(floats), 1.0f);
@@ -118,6 +154,8 @@ Measured measure(const ModelConfig& model_config, const ScalingBench& options) {
     result.apart.all.push_back(apart);
   }
   result.sigma = deviation(result.apart.all);
+  result.alone_step =
+      measure_alone(*model, alone, options.repeats + 1, config.batch * config.accumulate);
   measure_transport(result);
   return result;
 }
@@ -126,6 +164,12 @@ Measured measure(const ModelConfig& model_config, const ScalingBench& options) {
 struct Computed {
   std::string network;
   std::vector<double> weak, strong;  // efficiencies, by kRanksComputed; NaN: fewer rows than ranks
+  // By kLongSequences: of a step, seconds, of which the messages of the scans, the share that one
+  // rank's speed would take, and GB of a rank's activations.
+  struct Long {
+    double step, messages, efficiency, gigabytes;
+  };
+  std::vector<Long> sequences;
 };
 
 std::vector<std::pair<std::string, Network>> networks(const std::string& given) {
@@ -140,6 +184,22 @@ std::vector<std::pair<std::string, Network>> networks(const std::string& given) 
   return {{fmt::format("{} us, {} GB/s", us, gb), {us * 1e-6, gb * 1e9}}};
 }
 
+std::vector<Computed::Long> compute_long(const Measured& measured, const ScalingModel& model,
+                                         const Network& network) {
+  const Measured::Alone& alone = measured.alone_step;
+  std::vector<Computed::Long> all;
+  if (alone.state.empty()) return all;
+  for (const auto& [length, P] : kLongSequences) {
+    const double part = static_cast<double>(length / P) / static_cast<double>(alone.positions),
+                 own = part * measured.alone.middle(),
+                 scan = ScalingModel::scan_seconds(part * alone.attention, alone.state, P, network),
+                 step = model.step_seconds(own + scan, own / measured.strong.middle(), P, network);
+    all.push_back({step, ScalingModel::scan_seconds(0, alone.state, P, network), own / step,
+                   part * alone.activations / 1e9});
+  }
+  return all;
+}
+
 std::vector<Computed> compute(const ScalingBench& options, const Measured& measured,
                               const ScalingModel& model) {
   const int64_t rows = options.model.config.batch * options.model.config.accumulate;
@@ -147,7 +207,7 @@ std::vector<Computed> compute(const ScalingBench& options, const Measured& measu
   const double whole = measured.alone.middle(), own = measured.strong.middle();
   std::vector<Computed> all;
   for (const auto& [name, network] : networks(options.network)) {
-    Computed computed{name, {}, {}};
+    Computed computed{name, {}, {}, compute_long(measured, model, network)};
     for (const int64_t W : kRanksComputed) {
       computed.weak.push_back(whole / model.step_seconds(whole, whole / own, W, network));
       const double part = whole / static_cast<double>(W);
@@ -186,6 +246,13 @@ void write_json(const ScalingBench& options, const Measured& measured, double fo
         {"network", one.network}, {"ranks", kRanksComputed}, {"weak", one.weak}};
     for (const double x : one.strong)
       of["strong"].push_back(std::isnan(x) ? nlohmann::ordered_json() : nlohmann::ordered_json(x));
+    for (size_t i = 0; i < one.sequences.size(); ++i)
+      of["sequences"].push_back({{"positions", kLongSequences[i].length},
+                                 {"ranks", kLongSequences[i].ranks},
+                                 {"step_s", one.sequences[i].step},
+                                 {"messages_s", one.sequences[i].messages},
+                                 {"efficiency", one.sequences[i].efficiency},
+                                 {"activations_gb", one.sequences[i].gigabytes}});
     line["computed"].push_back(of);
   }
   print_json_line(line);
@@ -238,6 +305,17 @@ void write_text(const ModelConfig& model, const ScalingBench& options, const Mea
       "ranks at "
       "most; --sequence-ranks shares their positions\n",
       rows);
+  if (computed.front().sequences.empty()) return;
+  fmt::print("\none sequence, its states combined by a scan: computed, not measured\n{:<34}", "");
+  fmt::print(" {:>11} {:>6} {:>8} {:>12} {:>11} {:>16}\n", "positions", "ranks", "a step s",
+             "messages ms", "efficiency", "activations GB");
+  for (const Computed& one : computed)
+    for (size_t i = 0; i < one.sequences.size(); ++i) {
+      const Computed::Long& of = one.sequences[i];
+      fmt::print("{:<34} {:>11} {:>6} {:>8.2f} {:>12.1f} {:>11.2f} {:>16.2f}\n", one.network,
+                 kLongSequences[i].length, kLongSequences[i].ranks, of.step, 1e3 * of.messages,
+                 of.efficiency, of.gigabytes);
+    }
 }
 
 }  // namespace

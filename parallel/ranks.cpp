@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <thread>
@@ -17,6 +18,7 @@ namespace {
 
 constexpr double kPollSeconds = 200e-6;  // before a waiting rank sleeps
 constexpr double kShortestSleep = 50e-6, kLongestSleep = 1e-3, kBeatSeconds = 1;
+constexpr int kMaxGroup = 64;  // ranks that add as one group
 constexpr uint64_t kLargestText = uint64_t{1} << 30;
 
 double now() {
@@ -68,6 +70,13 @@ thread_local Ranks* current = nullptr;
 
 }  // namespace
 
+int ranks_of_a_group(int W) {
+  if (W <= kMaxGroup) return W;
+  int group = static_cast<int>(std::sqrt(W));
+  while (group * group < W || W % group != 0) ++group;
+  return group;
+}
+
 Ranks& ranks() {
   static Ranks alone;
   return current == nullptr ? alone : *current;
@@ -106,15 +115,15 @@ std::string Ranks::name(int rank) const {
                                 : fmt::format("rank {}", rank);
 }
 
-// The tag of the next exchange; one of two phases takes the tag after it, too.
+// The tag of the next exchange; one of several phases takes those after it, too.
 int Ranks::next_tag(const std::string& what, uint64_t bytes) {
   if (checked_) compare_exchange(what, bytes);
-  return static_cast<int>(2 * (exchanges_++ % (kFirstFreeTag / 4)));
+  return static_cast<int>(4 * (exchanges_++ % (kFirstFreeTag / 8)));
 }
 
 void Ranks::compare_exchange(const std::string& what, uint64_t bytes) {
   const std::string mine = fmt::format("exchange {}: {}, {} bytes", exchanges_, what, bytes);
-  const int tag = kFirstFreeTag / 2 + static_cast<int>(2 * (exchanges_ % (kFirstFreeTag / 4)));
+  const int tag = kFirstFreeTag / 2 + static_cast<int>(4 * (exchanges_ % (kFirstFreeTag / 8)));
   const std::vector<std::string> all = gather_sized(tag, mine, "the check of exchanges");
   for (size_t other = 0; other < all.size(); ++other)
     if (all[other] != all[0])
@@ -153,7 +162,8 @@ void Ranks::wait(Transfer& transfer, const std::string& what) {
 
 OrderedSum& Ranks::start_sum(float* x, int64_t n, std::string what) {
   const int tag = alone() ? 0 : next_tag(what, static_cast<uint64_t>(n) * sizeof(float));
-  sums_.push_back(std::make_unique<SliceSum<float>>(transport_.get(), tag, x, n, std::move(what)));
+  sums_.push_back(std::make_unique<SliceSum<float>>(transport_.get(), tag, x, n, std::move(what),
+                                                    ranks_of_a_group(size())));
   return *sums_.back();
 }
 
@@ -183,7 +193,7 @@ void Ranks::finish() {
 void Ranks::sum(std::vector<double>& x, const std::string& what) {
   if (alone()) return;
   SliceSum<double> sum(transport_.get(), next_tag(what, x.size() * sizeof(double)), x.data(),
-                       static_cast<int64_t>(x.size()), what);
+                       static_cast<int64_t>(x.size()), what, ranks_of_a_group(size()));
   wait_until([&] { return sum.progress(); }, [&] { return sum.missing(); }, what);
 }
 

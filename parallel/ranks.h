@@ -19,8 +19,9 @@
 namespace linea {
 
 // x becomes the sum of all ranks' x, the same bits on all. Each rank adds a slice of the elements,
-// in the order of the ranks, in double, and rounds once; then all take the slices. The bits are a
-// function of the addends and of the number of ranks, not of what arrives first.
+// in the order of the ranks, in double, and rounds once; then all take the slices. More than 64 ranks
+// add in groups, and the sums of the groups in double. The bits are a function of the addends and of
+// the number of ranks, not of what arrives first.
 class OrderedSum {
  public:
   virtual ~OrderedSum() = default;
@@ -29,6 +30,9 @@ class OrderedSum {
   virtual std::vector<int> missing() const = 0;
   virtual const std::string& what() const = 0;
 };
+
+// W, or for more than 64 ranks the least divisor of W that is not below its square root.
+int ranks_of_a_group(int W);
 
 class Ranks {
  public:

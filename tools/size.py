@@ -13,14 +13,14 @@ import sys
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
     "base": 530,
-    "parallel": 750,
+    "parallel": 810,
     "tensor": 7718,
     "autograd": 3865,
     "nn": 4007,
     "cuda": 10360,
     "data": 5759,
     "train": 6747,
-    "bench": 3885,
+    "bench": 3970,
     "lab": 4650,
     "cli": 1254,
 }

@@ -14,6 +14,9 @@ TEST(ScalingModel, ASumTakesItsMessagesItsBytesAndItsAdditions) {
   // 2 (1 message + half of 4 MB) + the additions
   EXPECT_NEAR(model.sum_seconds(1e6, 2, {1e-3, 1e9}), 2 * (1e-3 + 2e-3) + 1e-3, 1e-12);
   EXPECT_NEAR(model.sum_seconds(1e6, 4, {1e-3, 1e9}), 2 * (3e-3 + 3e-3) + 1e-3, 1e-12);
+  // 16 groups of 16: 30 messages each way; 15/16 of the bytes, then 15/16 of a sixteenth, as doubles one way.
+  EXPECT_NEAR(model.sum_seconds(1e6, 256, {1e-3, 1e9}),
+              60e-3 + 2 * 4e-3 * 15 / 16 + 12e-3 / 16 * 15 / 16 + 1e-3, 1e-12);
 }
 
 TEST(ScalingModel, SumsAreHiddenByWhatIsComputedAfterTheyAreReady) {
@@ -32,6 +35,12 @@ TEST(ScalingModel, TheSlowestOfManyRanksIsLater) {
   const ScalingModel model{{}, 0, 0.01};
   EXPECT_EQ(model.step_seconds(1, 1, 1, {}), 1);
   EXPECT_NEAR(model.step_seconds(1, 1, 4096, {}), 1 + 0.01 * std::sqrt(2 * std::log(4096.0)),
+              1e-12);
+}
+
+// Five parts take 3 rounds each way, in each of two layers.
+TEST(ScalingModel, AScanSendsStatesInRounds) {
+  EXPECT_NEAR(ScalingModel::scan_seconds(7, {1e6, 3e6}, 5, {1e-3, 1e9}), 2 + 2 * 3 * (2e-3 + 4e-3),
               1e-12);
 }
 

@@ -43,6 +43,38 @@ TEST(Ranks, AddInTheirOrderToTheSameBits) {
                 Errors(static_cast<size_t>(W)));
 }
 
+// In 6 groups of 11, whose sums are doubles: one rounding is left.
+TEST(Ranks, ManyAddInGroups) {
+  EXPECT_EQ(ranks_of_a_group(64), 64);
+  EXPECT_EQ(ranks_of_a_group(66), 11);
+  EXPECT_EQ(ranks_of_a_group(67), 67);
+  EXPECT_EQ(ranks_of_a_group(128), 16);
+  EXPECT_EQ(ranks_of_a_group(4096), 64);
+  constexpr int kRanks = 66, kGroup = 11;
+  for (const int64_t n : {0, 5, 3000}) {
+    EXPECT_EQ(on_ranks(kRanks,
+                       [&](Ranks& ranks) {
+                         std::vector<float> x;
+                         for (int64_t i = 0; i < n; ++i) x.push_back(addend(ranks.rank(), i));
+                         ranks.start_sum(x.data(), n, "test");
+                         ranks.finish();
+                         for (int64_t i = 0; i < n; ++i) {
+                           double sum = 0;
+                           for (int first = 0; first < kRanks; first += kGroup) {
+                             double group = 0;
+                             for (int rank = first; rank < first + kGroup; ++rank)
+                               group += addend(rank, i);
+                             sum += group;
+                           }
+                           require(x[static_cast<size_t>(i)] == static_cast<float>(sum),
+                                   "element {} of {} is {}, not {}", i, n,
+                                   x[static_cast<size_t>(i)], sum);
+                         }
+                       }),
+              Errors(kRanks));
+  }
+}
+
 // Several at once, finished by polling, among other exchanges.
 TEST(Ranks, SumsOverlapWithOtherExchanges) {
   constexpr int kRanks = 3;

@@ -11,8 +11,16 @@ cd "$folder" || exit 1
 export GOMP_SPINCOUNT=1000 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 wrong() { echo "$*"; tail -n 15 err 2>/dev/null; exit 1; }
-# Shared memory alone: no rank opens a socket.
-launch() { timeout 120 "$mpirun" --oversubscribe --bind-to none --mca btl "${btl:-self,vader}" "$@"; }
+# Open MPI by shared memory alone: no rank opens a socket. MPICH's launcher has none of these options.
+options() { "$mpirun" --version 2>&1 | grep -q "Open MPI" && echo "--oversubscribe --bind-to none --mca btl ${btl:-self,vader}"; }
+launch() { timeout 120 "$mpirun" $(options) "$@"; }
+# The processes that launcher $1 started, at the ends of its tree.
+ranks_of() {
+  local child
+  for child in $(pgrep -P "$1"); do
+    if pgrep -P "$child" >/dev/null; then ranks_of "$child"; else echo "$child"; fi
+  done
+}
 # N WORDS...: linea on N ranks; the exit code is in $code, what it says in out and err.
 on() {
   local ranks=$1
@@ -136,7 +144,7 @@ resume)
   "$linea" train --resume run --steps 30 >out 2>err || wrong "resumed alone"
   alike run alone 1e-3
   # A signal to one rank stops all after the same step.
-  "$mpirun" --oversubscribe --bind-to none --mca btl self,vader -n 2 "$linea" $train --steps 100000 --out stopped >out 2>err &
+  "$mpirun" $(options) -n 2 "$linea" $train --steps 100000 --out stopped >out 2>err &
   for _ in $(seq 200); do [ -s stopped/metrics.jsonl ] && break; sleep 0.1; done
   kill -USR1 $!
   wait $!
@@ -162,7 +170,7 @@ failures)
   refuses 3 "rank 1 on .*: its data are others" -n 1 "$linea" $text --data a.txt : -n 1 "$linea" $text --data b.txt
   cp "$linea" other && printf x >>other
   # A program without the module of MPI next to it is one that was built without MPI.
-  refuses 2 "Open MPI's mpirun started 2 of this program, which was built without MPI" -n 2 ./other $short
+  refuses 2 "(Open MPI's mpirun|MPICH's mpiexec) started 2 of this program, which was built without MPI" -n 2 ./other $short
   cp "$(dirname "$linea")/linea-mpi.so" .
   refuses 2 "rank 1 on .*: another program" -n 1 "$linea" $short : -n 1 ./other $short
   # Memory of one rank: refused on all before the run, and in a step the end of all.
@@ -173,11 +181,11 @@ failures)
   little "rank 1 on .*: out of memory" "$big --no-memory-check" 1000000
   # A rank that is killed ends all, and the run continues from its last save; one that is stopped is named.
   for signal in KILL STOP; do
-    "$mpirun" --oversubscribe --bind-to none --mca btl self,vader -n 2 "$linea" $train --steps 100000 \
+    "$mpirun" $(options) -n 2 "$linea" $train --steps 100000 \
       --save-every 20 --comm-timeout 3s --out lost$signal >out 2>err &
     launcher=$!
     for _ in $(seq 300); do ls lost$signal/checkpoints/*/model.safetensors >/dev/null 2>&1 && break; sleep 0.1; done
-    rank=$(pgrep -P $launcher | tail -n 1)
+    rank=$(ranks_of $launcher | tail -n 1)
     kill -$signal "$rank"
     for _ in $(seq 200); do kill -0 $launcher 2>/dev/null || break; sleep 0.1; done
     kill -0 $launcher 2>/dev/null && wrong "$signal: still runs"
