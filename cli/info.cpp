@@ -127,8 +127,9 @@ void show_build(bool json) {
                                   plural(context().threads, "thread")));
   print_field("isa", fmt::format("{} (of {}; LINEA_ISA selects)", cpu_isa(),
                                  fmt::join(all_cpu_isas(), ", ")));
-  print_field("bf16",
-              fmt::format("{} (of {}; LINEA_ISA selects)", bf16, fmt::join(all_bf16_isas(), ", ")));
+  print_field("bf16", all_bf16_isas().empty() ? bf16
+                                              : fmt::format("{} (of {}; LINEA_ISA selects)", bf16,
+                                                            fmt::join(all_bf16_isas(), ", ")));
   print_field("devices", built_with_cuda() ? "cpu" : "cpu (this build has no CUDA backend)");
   for (const std::string& line : devices) print_field("", line);
   if (!devices.empty())
