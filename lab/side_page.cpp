@@ -1,5 +1,6 @@
 // Pages that no run makes: letters, questions, teacher, and a map of all attentions.
 #include <algorithm>
+#include <regex>
 
 #include "base/error.h"
 #include "bench/compare.h"
@@ -15,6 +16,21 @@ namespace linea::lab {
 namespace {
 
 constexpr const char* kMap = "What each attention keeps";
+
+// Without links to lessons that were not run.
+std::string with_links(std::string html, const std::filesystem::path& folder) {
+  static const std::regex link("<a href=\"([^#\"]*)[^\"]*\">([^<]*)</a>");
+  std::smatch found;
+  for (size_t first = 0; std::regex_search(html.cbegin() + static_cast<ptrdiff_t>(first),
+                                           html.cend(), found, link);) {
+    const size_t at = first + static_cast<size_t>(found.position()), size = found[0].str().size();
+    const std::string text = found[2];
+    const bool there = std::filesystem::exists(folder / found[1].str());
+    first = at + (there ? size : text.size());
+    if (!there) html.replace(at, size, text);
+  }
+  return html;
+}
 
 std::string body_of(const Lesson& page) {
   std::string html;
@@ -79,7 +95,8 @@ std::vector<std::pair<std::string, std::string>> side_page_titles() {
 
 void write_side_pages(const std::filesystem::path& folder) {
   for (const Lesson& page : side_pages())
-    write_file_atomically(folder / (page.name + ".html"), plain_page(page.title, body_of(page)));
+    write_file_atomically(folder / (page.name + ".html"),
+                          plain_page(page.title, with_links(body_of(page), folder)));
   write_file_atomically(folder / "map.html", plain_page(kMap, map_body(folder)));
 }
 

@@ -71,7 +71,10 @@ class Page(html.parser.HTMLParser):
         for name in ("src", "href", "srcset", "action", "data", "poster"):
             value = attributes.get(name, "")
             if name == "href" and tag == "a":
-                if not re.match(r"https?:", value) and not value.startswith("#") and not (self.path.parent / value).exists():
+                file, _, place = value.partition("#")
+                page = self.path.parent / file
+                if not re.match(r"https?:", value) and file and not (
+                        page.exists() and (not place or f'id="{place}"' in page.read_text())):
                     self.say(f"the link to {value} leads nowhere")
             elif value and not value.startswith("data:") and not value.startswith("#"):
                 self.say(f"<{tag} {name}={value}> loads something")

@@ -231,7 +231,8 @@ def printing(browser, path):
     browser.open(path)
     needed = browser.evaluate(
         "document.querySelectorAll('annotation').forEach(tex => tex.remove()) || "
-        "[...document.querySelectorAll('figcaption,.command,th,td')].map(e => e.textContent)")
+        "[...document.querySelectorAll('figcaption,.command,th,td')].map(e => e.textContent).concat("
+        "[...document.querySelectorAll('.still')].map(e => e.dataset.label))")
     with tempfile.TemporaryDirectory() as folder:
         pdf = pathlib.Path(folder) / "page.pdf"
         pdf.write_bytes(base64.b64decode(browser.tool("Page.printToPDF", **A4)["data"]))
