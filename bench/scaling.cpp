@@ -71,7 +71,7 @@ struct Measured {
   Network network;
   // A step of rank 0 alone, where the states of the attention are combined by a scan.
   struct Alone {
-    double attention = 0, activations = 0;  // seconds; bytes of all but weights, moments, gradients
+    double attention = 0, activations = 0;  // seconds; bytes
     int64_t positions = 0;                  // of all its sequences
     std::vector<double> state;              // bytes of one sequence, by layer; empty: no scan
   } alone_step;
@@ -80,25 +80,29 @@ struct Measured {
 // The states of rules with a denominator, where the attention takes parts of sequences at all.
 bool all_scan(const Model& model) {
   const auto& all = model.attentions();
-  return std::all_of(all.begin(), all.end(), [](const auto& attention) {
-    const AttentionTraits traits = attention->traits();
-    return traits.takes_parts && traits.denominators && !traits.straight_through;
-  });
+  return context().device.kind == DeviceKind::cpu && model.config().causal &&
+         model.config().second_vocab_size == 0 &&
+         std::all_of(all.begin(), all.end(), [](const auto& attention) {
+           const AttentionTraits traits = attention->traits();
+           return traits.takes_parts && traits.denominators && !traits.straight_through;
+         });
 }
 
 Measured::Alone measure_alone(const Model& model, Steps& alone, int64_t step, int64_t rows) {
   Measured::Alone result;
-  if (!all_scan(model)) return result;
+  if (!all_scan(model) || !ranks().is_main()) return result;
   const auto held = static_cast<double>(memory_use().held);
   reset_memory_peak();
   const Profile profile;
   alone.run(step);
-  result.activations = static_cast<double>(memory_use().peak) - held;
+  const auto gradients = static_cast<double>(count_elements(model.parameters()) * sizeof(float));
+  result.activations = static_cast<double>(memory_use().peak) - held - gradients;
   for (const auto& [op, times] : profile.ops())
     if (op == "linear_attention") result.attention += times.forward + times.backward;
   result.positions = rows * model.config().length;
-  for (const LayerState& layer : model.start(1).layers)
-    result.state.push_back(static_cast<double>(layer.attention->bytes()));
+  for (const auto& attention : model.attentions())
+    result.state.push_back(
+        static_cast<double>(attention->start(1, model.config().stored)->bytes()));
   return result;
 }
 
@@ -156,6 +160,7 @@ Measured measure(const ModelConfig& model_config, const ScalingBench& options) {
   result.sigma = deviation(result.apart.all);
   result.alone_step =
       measure_alone(*model, alone, options.repeats + 1, config.batch * config.accumulate);
+  slowest(0);
   measure_transport(result);
   return result;
 }

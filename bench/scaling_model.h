@@ -7,9 +7,9 @@
 //   T = max(T_c, f_last) + sigma T_c sqrt(2 ln W)                    T_c: without exchange; the slowest of W
 //
 //   c = A 4/14 + 2 ceil(log2 P) sum over layers (alpha + s / beta)    a scan of P parts of a sequence takes more:
-//                                                                    one more sum of keys and of queries, of the
-//                                                                    14 products of attention's time A, and messages
-//                                                                    of states of s bytes
+//                                                                    one more sum of keys and of queries, 4 of the
+//                                                                    14 F M operations of attention's time A, and
+//                                                                    messages of states of s bytes
 //
 // alpha, beta: of a message (network.h); gamma: seconds to add a float; sigma: the relative standard
 // deviation of a rank's steps. The largest of W normal numbers is sqrt(2 ln W) deviations above

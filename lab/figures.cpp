@@ -56,10 +56,13 @@ std::vector<std::string> labels_of(const std::vector<Panel>& panels, size_t grou
 
 std::string choice(const std::string& name, const std::vector<std::string>& legends,
                    const std::vector<Panel>& panels, size_t chosen, bool film) {
+  require(legends.size() <= 3, "{} groups of a choice, of 3 at most", legends.size());
   std::vector<std::string> looks(panels.size()), titles(panels.size());
   std::string html = fmt::format("<div class=\"choice{}\">\n", film ? " film" : "");
   for (size_t group = 0; group < legends.size(); ++group) {
     const std::vector<std::string> labels = labels_of(panels, group);
+    require(labels.size() <= (group == 0 ? kMaxFirst : kMaxOther), "{} choices of {}",
+            labels.size(), legends[group]);
     const std::string radio = legends.size() == 1 ? name : name + static_cast<char>('a' + group);
     html +=
         fmt::format("<fieldset class=\"g{}\">\n<legend>{}</legend>\n", group + 1, legends[group]);
@@ -79,7 +82,7 @@ std::string choice(const std::string& name, const std::vector<std::string>& lege
   }
   html += "<div class=\"panels\">\n";
   for (size_t j = 0; j < panels.size(); ++j)
-    html += fmt::format("<div class=\"{}{}\" data-label=\"{}\">\n{}</div>\n",
+    html += fmt::format("<div class=\"{}{}\">\n<p class=\"which id\">{}</p>\n{}</div>\n",
                         panels[j].still ? "still" : "moving", looks[j], escape_xml(titles[j]),
                         panels[j].body);
   return html + "</div>\n</div>\n";

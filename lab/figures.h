@@ -22,7 +22,8 @@ struct Figure {
 std::string figure_element(const std::string& name, const Record& record);
 
 // Panels of which groups of radio buttons choose one: the panel has a label in each group. Without
-// CSS, and on paper those that are `still`, all are shown, with their labels.
+// CSS, and on paper those that are `still`, all are shown, with their labels. At most three groups.
+inline constexpr size_t kMaxFirst = 24, kMaxOther = 6;  // buttons of the first group, and of others
 struct Panel {
   std::vector<std::string> labels;
   std::string body;

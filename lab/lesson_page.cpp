@@ -176,7 +176,7 @@ class LessonPage {
                           block.about.find(" file") == std::string::npos ? "NUMBER" : "FILE.json");
     const std::vector<std::string> hints = block.values("hint");
     for (size_t i = 0; i < hints.size(); ++i)
-      html += fmt::format("<details><summary>{}</summary>\n{}</details>\n",
+      html += fmt::format("<details class=\"hint\"><summary>{}</summary>\n{}</details>\n",
                           said(i == 0 ? "A hint" : "Another hint"), to_html(hints[i], measured_));
     if (own && !right.empty())
       html += fmt::format("<details><summary>{}</summary>\n<p>{}</p></details>\n",

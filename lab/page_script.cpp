@@ -22,18 +22,29 @@ all(document,'.run').forEach(function(run){
       button.textContent='copied';});};
 });
 
+// The address has the buttons of the last choice, and chooses them when the page is opened.
+var keep=function(choice){
+  history.replaceState(null,'','#'+all(choice,'input:checked').map(function(input){return input.id;}).join('+'));
+};
+document.addEventListener('change',function(event){
+  var choice=event.target.closest('.choice');
+  if(choice)keep(choice);
+});
+
 // A film has a range in the place of its buttons, and plays when a button is pressed.
 all(document,'.film').forEach(function(film){
   var inputs=all(film,'input'),fieldset=film.querySelector('fieldset'),timer=0;
   inputs.forEach(function(input){input.hidden=true;input.nextElementSibling.hidden=true;});
   var range=add(fieldset,'input'),output=add(fieldset,'output'),play;
   range.type='range';range.min=1;range.max=inputs.length;
+  output.setAttribute('aria-live','off');
   range.setAttribute('aria-label',film.querySelector('legend').textContent);
   var show=function(){
     range.value=inputs.findIndex(function(input){return input.checked;})+1;output.textContent=' '+range.value+' ';};
-  var go=function(step){
-    inputs[step-1].checked=true;inputs[step-1].dispatchEvent(new Event('change',{bubbles:true}));};
-  var stop=function(){clearInterval(timer);timer=0;if(play)play.textContent='play';};
+  var go=function(step){inputs[step-1].checked=true;show();};
+  var stop=function(){
+    if(timer)keep(film);
+    clearInterval(timer);timer=0;if(play)play.textContent='play';};
   range.oninput=function(){stop();go(range.value);};
   film.addEventListener('change',show);
   show();
@@ -48,11 +59,6 @@ all(document,'.film').forEach(function(film){
       go(+range.value+1);},400);};
 });
 
-// The address has the buttons of the last choice, and chooses them when the page is opened.
-document.addEventListener('change',function(event){
-  if(event.target.type==='radio')
-    history.replaceState(null,'','#'+all(event.target.closest('.choice'),'input:checked').map(function(input){return input.id;}).join('+'));
-});
 var choose=function(){
   location.hash.slice(1).split('+').forEach(function(id){
     var input=document.getElementById(id);
@@ -61,7 +67,7 @@ var choose=function(){
     input.closest('.figure').scrollIntoView();});
 };
 
-// The value of a cell of a matrix, of its color: cividis in 64 steps.
+// The value of a cell of a matrix, by its color: cividis in 64 steps, the ends for what is beyond them.
 var ramp=[[0,32,76],[20,53,109],[60,77,110],[91,98,110],[124,123,120],[154,147,118],[187,173,108],[221,202,89],[255,233,69]];
 var share=function(color){
   var best=0,least=Infinity;
@@ -77,8 +83,8 @@ var cell=function(image,row,column){
   canvas.width=canvas.height=1;
   var context=canvas.getContext('2d');
   context.drawImage(image,-column,-row);
-  var least=+image.dataset.least;
-  return least+share(context.getImageData(0,0,1,1).data)*(image.dataset.largest-least);
+  var least=+image.dataset.least,part=share(context.getImageData(0,0,1,1).data);
+  return (part===0?'at most ':part===1?'at least ':'about ')+(least+part*(image.dataset.largest-least)).toPrecision(2);
 };
 all(document,'.figure').forEach(function(figure){
   var images=all(figure,'img[data-from]');
@@ -89,12 +95,13 @@ all(document,'.figure').forEach(function(figure){
     return range;
   }),output=add(line,'output');
   line.className='cell';
+  output.setAttribute('aria-live','off');
   figure.querySelector('figcaption').before(line);
   var show=function(){
     output.textContent=ranges[0].value+', '+ranges[1].value+': '+images.filter(function(image){
       return image.offsetWidth&&ranges[0].value<=image.naturalHeight&&ranges[1].value<=image.naturalWidth;
     }).map(function(image){
-      return image.alt.split(',')[0]+' '+cell(image,ranges[0].value-1,ranges[1].value-1).toPrecision(2);
+      return image.alt.split(',')[0]+' '+cell(image,ranges[0].value-1,ranges[1].value-1);
     }).join('; ');
   };
   var start=function(){
@@ -122,10 +129,11 @@ all(document,'.question[data-answer]').forEach(function(question){
   input.setAttribute('aria-label',words[3]+' '+question.querySelector('code').textContent);
   question.querySelector('details,:scope>:last-child').before(line);
   var check=function(){
-    var given=+input.value.replace(/,/g,''),right=+question.dataset.answer;
-    var ok=input.value.trim()!==''&&Math.abs(given-right)<=question.dataset.share*Math.abs(right);
+    var text=input.value.normalize('NFKC').trim().replace(/,(?=\d{3}\b)/g,''),right=+question.dataset.answer;
+    if(!text)return;
+    var ok=Math.abs(text-right)<=question.dataset.share*Math.abs(right);
     output.textContent=' '+words[ok?1:2];
-    var hint=question.querySelector('details:not([open])');
+    var hint=question.querySelector('.hint:not([open])');
     if(!ok&&hint)hint.open=true;
   };
   button.onclick=check;

@@ -1,15 +1,13 @@
 // The look of the pages.
 #include "data/chart.h"
 #include "data/page.h"
+#include "lab/figures.h"
 #include "lab/pages.h"
 
 #include "base/error.h"
 
 namespace linea::lab {
 namespace {
-
-// Buttons of a choice: of its first group, and of each other one.
-constexpr int kMaxFirst = 24, kMaxOther = 6;
 
 constexpr const char* kStyle = R"(
 :root{--second:#B84A00;--good:#00694c;--bad:#b3261e}
@@ -75,11 +73,11 @@ pre,code{font-size:7pt;line-height:1.3}
 pre{white-space:pre-wrap;padding:.3rem .5rem;margin:.3rem 0}
 p,ul,ol{margin:.3rem 0}
 .formula math{font-size:1rem}
-nav,.skip,button,.choice fieldset,.choice>input,.choice>button,output,.answer,.cell,.question details{display:none}
+nav,.skip,button,.choice fieldset,output,.answer,.cell,.question details{display:none}
 .panels>.moving{display:none}.panels>.still{display:inline-block;vertical-align:top;width:32%}
 .chart,.panels~.chart{max-width:20rem;display:inline-block}
 svg.w{max-width:20rem}.panels svg.w,.scroll svg.w{min-width:0;max-width:100%}
-.panels>.still::before{content:attr(data-label);font-weight:600}
+.panels .which{font-weight:600}
 .matrix{max-width:45%}
 details::details-content{content-visibility:visible;display:block;height:auto}
 .wide table{font-size:7pt;width:auto}
@@ -93,12 +91,13 @@ td,th{padding:0 .8rem 0 0}
 // A panel is hidden where a button of another label is checked, in any group.
 std::string lab_style() {
   std::string hidden;
-  for (int group = 1; group <= 3; ++group)
-    for (int i = 1; i <= (group == 1 ? kMaxFirst : kMaxOther); ++i)
+  for (size_t group = 1; group <= 3; ++group)
+    for (size_t i = 1; i <= (group == 1 ? kMaxFirst : kMaxOther); ++i)
       hidden +=
           fmt::format("{}.choice:has(>.g{}>input:nth-of-type({}):checked)>.panels>:not(.g{}-{})",
                       hidden.empty() ? "" : ",", group, i, group, i);
-  return page_style() + chart_style() + kStyle + "@media screen{" + hidden + "{display:none}}\n";
+  return page_style() + chart_style() + kStyle +
+         "@supports selector(:has(*)){@media screen{.which," + hidden + "{display:none}}}\n";
 }
 
 }  // namespace linea::lab

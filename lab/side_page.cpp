@@ -19,7 +19,7 @@ constexpr const char* kMap = "What each attention keeps";
 
 // Without links to lessons that were not run.
 std::string with_links(std::string html, const std::filesystem::path& folder) {
-  static const std::regex link("<a href=\"([^#\"]*)[^\"]*\">([^<]*)</a>");
+  static const std::regex link("<a href=\"((?:[0-9]{2}|[a-z]|run)-[^#\"]*)[^\"]*\">([^<]*)</a>");
   std::smatch found;
   for (size_t first = 0; std::regex_search(html.cbegin() + static_cast<ptrdiff_t>(first),
                                            html.cend(), found, link);) {

@@ -132,13 +132,14 @@ class SliceSum final : public OrderedSum {
           add_in_order(group_.count, group_.index, count, own, others_.data(), partial_.data());
           transfer_ = scatter(column_, {0, count}, partial_.data(), partials_);
         }
-        others_ = {};
+        others_ = std::vector<T>();  // frees it
         break;
       case 1: {
         const Span part = slice({0, count}, column_, column_.index);
         add_in_order(column_.count, column_.index, part.end - part.first,
                      partial_.data() + part.first, partials_.data(), own + part.first);
-        partial_ = partials_ = {};
+        partial_ = std::vector<double>();
+        partials_ = std::vector<double>();
         transfer_ = gather(column_, own_);
         break;
       }

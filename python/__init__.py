@@ -32,11 +32,13 @@ def _options(settings):
 
 def train(out, **settings):
     """Runs `linea train --out OUT` and yields the objects of OUT/metrics.jsonl as they are written: of training, with the
-    step and the loss, and of validation. Settings are the program's options, such as preset="digits-demo", lr=1e-3,
-    recompute=True; those that are False or None are left out. Ends the program, which saves, where the loop is left.
-    RuntimeError: the program failed; its message.
+    step and the loss, and of validation. OUT is a new folder; `linea train --resume` continues a run. Settings are the
+    program's options, such as preset="digits-demo", lr=1e-3, recompute=True; those that are False or None are left out.
+    The program ends, and saves, where the loop is left, at max_time, or by a signal to it. RuntimeError: the program
+    failed; its message.
     """
-    path, written = pathlib.Path(out) / "metrics.jsonl", 0
+    path = pathlib.Path(out) / "metrics.jsonl"
+    written = path.stat().st_size if path.exists() else 0  # of a run that is there, which the program refuses
     with tempfile.TemporaryFile() as messages:
         program = subprocess.Popen([PROGRAM, "train", "--out", os.fspath(out), *_options(settings)],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages)
@@ -56,7 +58,7 @@ def train(out, **settings):
         finally:
             program.terminate()
             program.wait()
-        if program.returncode != 0:
+        if program.returncode not in (0, 75):  # 75: it was stopped, and saved
             messages.seek(0)
             raise RuntimeError(messages.read().decode(errors="replace").strip() or f"linea: exit code {program.returncode}")
 

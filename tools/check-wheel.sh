@@ -12,12 +12,11 @@ if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
   exit 77
 fi
 bare=$(mktemp -d)
-trap 'rm -rf "$bare"' EXIT
-debootstrap --variant=minbase --include=python3-venv,ca-certificates "$suite" "$bare" >"$bare.log" 2>&1 || { tail "$bare.log"; exit 1; }
-rm "$bare.log"
+trap 'rm -rf --one-file-system "$bare"' EXIT
+log=$(debootstrap --variant=minbase --include=python3-venv,ca-certificates "$suite" "$bare" 2>&1) || { echo "$log" | tail; exit 1; }
 # Programs find their place by /proc.
 mount -t proc proc "$bare/proc" || { echo "Skipped: /proc cannot be mounted here"; exit 77; }
-trap 'umount "$bare/proc"; rm -rf "$bare"' EXIT
+trap 'umount -l "$bare/proc" || true; rm -rf --one-file-system "$bare"' EXIT
 cp "$wheel" "$bare/tmp/"
 inside() { chroot "$bare" "$@"; }
 inside python3 -m venv /tmp/venv
@@ -55,6 +54,12 @@ else:
 for metrics in linea_attention.train("/tmp/left", task="text", data="/tmp/text.txt", length=32, layers=1, heads=2, dim=16,
                                      ffn=32, batch=2, steps=1000000, warmup=2):
     break
+try:
+    print(next(linea_attention.train("/tmp/mine", task="text", data="/tmp/text.txt")))
+except RuntimeError as error:
+    assert "already holds a run" in str(error), error
+else:
+    raise SystemExit("a folder with a run is taken")
 PYTHON
 for i in $(seq 300); do echo "line $i of a text, $((i * 7 % 13)) words"; done >"$bare/tmp/text.txt"
 inside /tmp/venv/bin/python /tmp/check.py

@@ -158,7 +158,7 @@ def controls(browser, path):
     browser.open(path)
     for answered in browser.evaluate("""[...document.querySelectorAll('.question[data-answer]')].map(question => {
             const [input, button, output] = ['input', 'button', 'output'].map(tag => question.querySelector('.answer ' + tag));
-            return ['x', question.dataset.answer].map(text => { input.value = text; button.click();
+            return ['-1e9', question.dataset.answer].map(text => { input.value = text; button.click();
               return output.textContent.trim() + question.querySelectorAll('details[open]').length; }).join(); })"""):
         if answered not in ("not yet1,right1", "还不对1,对1"):
             yield f"an exercise answers {answered}"
@@ -195,9 +195,10 @@ def controls(browser, path):
             row.value = {row + 1}; column.value = {column + 1}; row.dispatchEvent(new Event('input'));
             return document.querySelector('#{image[4]} .cell output').textContent; }})()""")
         least, largest = float(image[1]), float(image[2])
-        shown = [float(found) for found in re.findall(re.escape(image[3]) + r" (-?[\d.e+-]+)", text)]
-        value = min(max(values[row][column], least), largest)
-        if not any(abs(one - value) <= (largest - least) / 128 + 0.06 * abs(one) for one in shown):
+        value, half = values[row][column], (largest - least) / 128
+        shown = re.findall(re.escape(image[3]) + r" (about|at most|at least) (-?[\d.e+-]+)", text)
+        if not any({"about": abs(value - float(one)) <= half + 0.06 * abs(float(one)), "at most": value <= least + half,
+                    "at least": value >= largest - half}[words] for words, one in shown):
             yield f"cell {row}, {column} of {image[0]} is {value}, and is read out as {text}"
 
 
@@ -232,7 +233,7 @@ def printing(browser, path):
     needed = browser.evaluate(
         "document.querySelectorAll('annotation').forEach(tex => tex.remove()) || "
         "[...document.querySelectorAll('figcaption,.command,th,td')].map(e => e.textContent).concat("
-        "[...document.querySelectorAll('.still')].map(e => e.dataset.label))")
+        "[...document.querySelectorAll('.still .which')].map(e => e.textContent))")
     with tempfile.TemporaryDirectory() as folder:
         pdf = pathlib.Path(folder) / "page.pdf"
         pdf.write_bytes(base64.b64decode(browser.tool("Page.printToPDF", **A4)["data"]))

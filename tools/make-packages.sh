@@ -22,7 +22,7 @@ trap 'rm -rf "$work"' EXIT
 folder=$work/$name
 cmake --install build/program --component program --strip --prefix "$folder" >/dev/null
 
-glibc='/(ld-linux|libc|libm|libdl|librt|libpthread)[-.][^/]*$'
+glibc='/(ld-linux|libc|libm|libmvec|libdl|librt|libpthread|libresolv|libutil)[-.][^/]*$'
 mkdir -p "$folder/lib" "$folder/share/doc/licences"
 ldd build/program/linea | grep -oE '/[^ ]+' >"$work/all"
 grep -vE "$glibc" "$work/all" | while read -r library; do
@@ -56,7 +56,7 @@ bare=$work/bare
 mkdir -p "$bare/tmp" "$bare/proc"
 # Programs find their place by /proc.
 mount -t proc proc "$bare/proc" || { echo "Skipped: /proc cannot be mounted here"; exit 77; }
-trap 'umount "$bare/proc"; rm -rf "$work"' EXIT
+trap 'umount -l "$bare/proc" || true; rm -rf --one-file-system "$work"' EXIT
 grep -E "$glibc" "$work/all" | while read -r library; do
   mkdir -p "$bare$(dirname "$library")"
   cp -L "$library" "$bare$library"

@@ -12,7 +12,8 @@ export GOMP_SPINCOUNT=1000 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFI
 
 wrong() { echo "$*"; tail -n 15 err 2>/dev/null; exit 1; }
 # Open MPI by shared memory alone: no rank opens a socket. MPICH's launcher has none of these options.
-options() { "$mpirun" --version 2>&1 | grep -q "Open MPI" && echo "--oversubscribe --bind-to none --mca btl ${btl:-self,vader}"; }
+version=$("$mpirun" --version 2>&1)
+options() { [[ $version != *"Open MPI"* ]] || echo "--oversubscribe --bind-to none --mca btl ${btl:-self,vader}"; }
 launch() { timeout 120 "$mpirun" $(options) "$@"; }
 # The processes that launcher $1 started, at the ends of its tree.
 ranks_of() {
@@ -92,6 +93,7 @@ assert (x["count"], x["hosts"]) == (2, 1) and x["library"], x
 assert 0 < x["alpha_s"] < 0.1 < x["beta_bytes_per_s"], x' || wrong "info does not say its ranks"
   good 2 info
   grep -q "^ranks  *2 on 1 host, .* a message takes " out || wrong "info does not say its ranks"
+  good 2 bench scaling --preset listops-small --attention linear --layers 1 --batch 2 --repeats 1
   fails 2 "compares several processes" 1 bench scaling --preset digits-demo
   # An unequal split of accumulated batches; what vq learns without gradients; a resumed run has other ranks.
   more="$train --accumulate 2 --attention vq --codes 4 --save-every 10 --decay-steps 20"
