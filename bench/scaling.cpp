@@ -189,6 +189,17 @@ std::vector<std::pair<std::string, Network>> networks(const std::string& given) 
   return {{fmt::format("{} us, {} GB/s", us, gb), {us * 1e-6, gb * 1e9}}};
 }
 
+int64_t num_rows(const ScalingBench& options) {
+  return options.model.config.batch * options.model.config.accumulate;
+}
+
+// The part of a step's positions that the rank with most has.
+double largest_share(const ScalingBench& options, int64_t W) {
+  const int64_t rows = num_rows(options), parts = options.model.config.sequence_ranks,
+                groups = std::max<int64_t>(1, W / parts);
+  return static_cast<double>((rows + groups - 1) / groups) / static_cast<double>(rows * parts);
+}
+
 std::vector<Computed::Long> compute_long(const Measured& measured, const ScalingModel& model,
                                          const Network& network) {
   const Measured::Alone& alone = measured.alone_step;
@@ -207,7 +218,7 @@ std::vector<Computed::Long> compute_long(const Measured& measured, const Scaling
 
 std::vector<Computed> compute(const ScalingBench& options, const Measured& measured,
                               const ScalingModel& model) {
-  const int64_t rows = options.model.config.batch * options.model.config.accumulate;
+  const int64_t rows = num_rows(options);
   // The buckets were measured in a step of 1 / W of the rows.
   const double whole = measured.alone.middle(), own = measured.strong.middle();
   std::vector<Computed> all;
@@ -215,9 +226,11 @@ std::vector<Computed> compute(const ScalingBench& options, const Measured& measu
     Computed computed{name, {}, {}, compute_long(measured, model, network)};
     for (const int64_t W : kRanksComputed) {
       computed.weak.push_back(whole / model.step_seconds(whole, whole / own, W, network));
-      const double part = whole / static_cast<double>(W);
-      computed.strong.push_back(W > rows ? std::nan("")
-                                         : part / model.step_seconds(part, part / own, W, network));
+      const double part = whole * largest_share(options, W);
+      computed.strong.push_back(W > rows
+                                    ? std::nan("")
+                                    : whole / (static_cast<double>(W) *
+                                               model.step_seconds(part, part / own, W, network)));
     }
     all.push_back(computed);
   }
@@ -304,7 +317,7 @@ void write_text(const ModelConfig& model, const ScalingBench& options, const Mea
         fmt::print(" {:>8}", std::isnan(x) ? "-" : fmt::format("{:.2f}", x));
       fmt::print("\n");
     }
-  const int64_t rows = options.model.config.batch * options.model.config.accumulate;
+  const int64_t rows = num_rows(options);
   fmt::print(
       "weak: as many rows for each rank; strong: the {} rows of a step are shared, by as many "
       "ranks at "
@@ -333,9 +346,10 @@ void run(ScalingBench options) {
   const ModelConfig model = chosen_model(options.model);
   const Measured measured = measure(model, options);
   const ScalingModel scaling{measured.buckets, measured.gamma, measured.sigma};
-  // A rank computes its share of what all compute at once without exchange.
+  // A rank computes its share of what all compute at once without exchange, the slowest most rows.
   const int64_t W = ranks().size();
-  const double part = measured.apart.middle() / static_cast<double>(W),
+  const double part = std::max(measured.apart.middle() / static_cast<double>(W),
+                               measured.alone.middle() * largest_share(options, W)),
                foretold =
                    scaling.step_seconds(part, part / measured.strong.middle(), W, measured.network);
   if (!ranks().is_main()) return;

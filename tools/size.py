@@ -20,7 +20,7 @@ BUDGETS = {
     "cuda": 10360,
     "data": 5759,
     "train": 6747,
-    "bench": 3980,
+    "bench": 3990,
     "lab": 4680,
     "cli": 1254,
 }
