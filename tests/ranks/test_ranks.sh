@@ -13,7 +13,7 @@ export GOMP_SPINCOUNT=1000 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFI
 wrong() { echo "$*"; tail -n 15 err 2>/dev/null; exit 1; }
 # Open MPI by shared memory alone: no rank opens a socket. MPICH's launcher has none of these options.
 version=$("$mpirun" --version 2>&1)
-options() { [[ $version != *"Open MPI"* ]] || echo "--oversubscribe --bind-to none --mca btl ${btl:-self,vader}"; }
+options() { [[ $version == *HYDRA* ]] || echo "--oversubscribe --bind-to none --mca btl ${btl:-self,vader}"; }
 launch() { timeout 120 "$mpirun" $(options) "$@"; }
 # The processes that launcher $1 started, at the ends of its tree.
 ranks_of() {
