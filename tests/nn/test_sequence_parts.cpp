@@ -158,5 +158,63 @@ TEST(SequenceParts, StatesThatAScanCombinesAreNearThoseOfWholeSequences) {
   EXPECT_GE(tried, kSanitized ? 3 : 10);
 }
 
+struct Convolved {
+  Tensor y, dx, dw;
+};
+
+// Of x, dy [B,1,N,C]; without cuts of the whole sequences.
+Convolved convolve(const ConvolutionShape& shape, const Tensor& x, const Tensor& w,
+                   const Tensor& dy, const std::vector<int64_t>& cuts) {
+  Mail mail;
+  std::vector<std::unique_ptr<MailPart>> parts;
+  std::vector<Var> inputs, outputs;
+  const Var weights(w, true);
+  const auto own = [&](const Tensor& t, size_t p) {
+    const Tensor rows = cut(t, cuts[p], cuts[p + 1]);
+    return rows.reshape({rows.size(0), rows.size(2), rows.size(3)});
+  };
+  for (size_t p = 0; p + 1 < cuts.size(); ++p) {
+    parts.push_back(std::make_unique<MailPart>(mail, cuts, p));
+    inputs.emplace_back(own(x, p), true);
+    const UseSequencePart use(cuts.size() > 2 ? parts.back().get() : nullptr);
+    outputs.push_back(causal_convolution(inputs.back(), weights, shape));
+  }
+  for (size_t p = outputs.size(); p-- > 0;) backward(outputs[p], own(dy, p));
+  for (const auto& [to, box] : mail.boxes) EXPECT_TRUE(box.empty()) << "for part " << to.first;
+  const auto all = [&](const auto& of) {
+    std::vector<Tensor> tensors;
+    for (size_t p = 0; p < outputs.size(); ++p) {
+      const Tensor one = of(p);
+      tensors.push_back(one.reshape({one.size(0), 1, one.size(1), one.size(2)}));
+    }
+    return joined(tensors, cuts);
+  };
+  return {all([&](size_t p) { return outputs[p].value(); }),
+          all([&](size_t p) { return inputs[p].grad(); }), weights.grad()};
+}
+
+// Parts end within rows of images of 4 pixels of 3 channels; the last is as short as what is read back.
+TEST(SequenceParts, ConvolutionsReadTheRowsBeforeTheirPart) {
+  const ConvolutionShape text{.count = 4, .offset = {0, 1, 2, 3}},
+      images{.count = 6,
+             .offset = {0, 1, 2, 8, 11, 14},
+             .rows_up = {0, 0, 0, 1, 1, 1},
+             .column_shift = {0, 0, 0, 1, 0, -1},
+             .width = 4,
+             .channels = 3};
+  for (const ConvolutionShape& shape : {text, images}) {
+    const Inputs x = conformance::draw({2, 1, 72, 5, 5}, DType::f64, 1);
+    const Tensor w = cut(x.v, 0, shape.count).select(0).reshape({shape.count, 5});
+    const Convolved whole = convolve(shape, x.q, w, x.k, {0, 72});
+    for (const std::vector<int64_t>& cuts :
+         {std::vector<int64_t>{0, 31, 72}, {0, 19, 38, 58, 72}}) {
+      const Convolved parts = convolve(shape, x.q, w, x.k, cuts);
+      EXPECT_LE(relative_error(whole.y, parts.y), 1e-14) << cuts.size();
+      EXPECT_LE(relative_error(whole.dx, parts.dx), 1e-14) << cuts.size();
+      EXPECT_LE(relative_error(whole.dw, parts.dw), 1e-14) << cuts.size();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace linea

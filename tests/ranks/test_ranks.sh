@@ -95,6 +95,10 @@ assert 0 < x["alpha_s"] < 0.1 < x["beta_bytes_per_s"], x' || wrong "info does no
   grep -q "^ranks  *2 on 1 host, .* a message takes " out || wrong "info does not say its ranks"
   good 2 bench scaling --preset listops-small --attention linear --layers 1 --batch 2 --repeats 1
   fails 2 "compares several processes" 1 bench scaling --preset digits-demo
+  # Each of Muon's matrices is orthogonalized by one rank.
+  "$linea" $train --steps 4 --optimizer muon --out muon >out 2>err || wrong "muon"
+  good 3 $train --steps 4 --optimizer muon --out muon3
+  alike muon3 muon 1e-4
   # An unequal split of accumulated batches; what vq learns without gradients; a resumed run has other ranks.
   more="$train --accumulate 2 --attention vq --codes 4 --save-every 10 --decay-steps 20"
   "$linea" $more --steps 20 --out vq >out 2>err || wrong "vq"
