@@ -162,7 +162,7 @@ struct Convolved {
   Tensor y, dx, dw;
 };
 
-// Of x, dy [B,1,N,C]; without cuts of the whole sequences.
+// A convolution of x by w, and its gradients for dy: x, dy [B,1,N,C], w [offsets,C]; cuts {0,N}: of whole sequences.
 Convolved convolve(const ConvolutionShape& shape, const Tensor& x, const Tensor& w,
                    const Tensor& dy, const std::vector<int64_t>& cuts) {
   Mail mail;
