@@ -77,6 +77,10 @@ struct Measured {
   } alone_step;
 };
 
+int64_t num_rows(const ScalingBench& options) {
+  return options.model.config.batch * options.model.config.accumulate;
+}
+
 // The states of rules with a denominator, where the attention takes parts of sequences at all.
 bool all_scan(const Model& model) {
   const auto& all = model.attentions();
@@ -158,8 +162,7 @@ Measured measure(const ModelConfig& model_config, const ScalingBench& options) {
     result.apart.all.push_back(apart);
   }
   result.sigma = deviation(result.apart.all);
-  result.alone_step =
-      measure_alone(*model, alone, options.repeats + 1, config.batch * config.accumulate);
+  result.alone_step = measure_alone(*model, alone, options.repeats + 1, num_rows(options));
   slowest(0);
   measure_transport(result);
   return result;
@@ -187,10 +190,6 @@ std::vector<std::pair<std::string, Network>> networks(const std::string& given) 
                gb = parse_number<double>("network", given.substr(comma + 1));
   require(us >= 0 && gb > 0, "`network` is '{}'; times are at least 0 and rates above 0", given);
   return {{fmt::format("{} us, {} GB/s", us, gb), {us * 1e-6, gb * 1e9}}};
-}
-
-int64_t num_rows(const ScalingBench& options) {
-  return options.model.config.batch * options.model.config.accumulate;
 }
 
 // The part of a step's positions that the rank with most has.

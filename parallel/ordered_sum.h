@@ -39,11 +39,12 @@ void add_in_order(int peers, int index, int64_t count, const From* own, const Fr
 template <typename T>
 class SliceSum final : public OrderedSum {
  public:
-  // `transport` null: a process by itself. Takes the tags `tag` to `tag` + 3. `group`: ranks of one.
-  SliceSum(Transport* transport, int tag, T* x, int64_t n, std::string what, int group)
+  // `transport` null: a process by itself. Takes the tags `tag` to `tag` + 3.
+  SliceSum(Transport* transport, int tag, T* x, int64_t n, std::string what)
       : transport_(transport), tag_(tag), x_(x), what_(std::move(what)) {
     if (transport_ == nullptr) return;
-    const int rank = transport_->rank(), groups = transport_->size() / group;
+    const int rank = transport_->rank(), group = ranks_of_a_group(transport_->size()),
+              groups = transport_->size() / group;
     group_ = {group, rank % group, rank - rank % group, 1};
     column_ = {groups, rank / group, rank % group, group};
     all_ = {0, n};

@@ -162,8 +162,7 @@ void Ranks::wait(Transfer& transfer, const std::string& what) {
 
 OrderedSum& Ranks::start_sum(float* x, int64_t n, std::string what) {
   const int tag = alone() ? 0 : next_tag(what, static_cast<uint64_t>(n) * sizeof(float));
-  sums_.push_back(std::make_unique<SliceSum<float>>(transport_.get(), tag, x, n, std::move(what),
-                                                    ranks_of_a_group(size())));
+  sums_.push_back(std::make_unique<SliceSum<float>>(transport_.get(), tag, x, n, std::move(what)));
   return *sums_.back();
 }
 
@@ -193,7 +192,7 @@ void Ranks::finish() {
 void Ranks::sum(std::vector<double>& x, const std::string& what) {
   if (alone()) return;
   SliceSum<double> sum(transport_.get(), next_tag(what, x.size() * sizeof(double)), x.data(),
-                       static_cast<int64_t>(x.size()), what, ranks_of_a_group(size()));
+                       static_cast<int64_t>(x.size()), what);
   wait_until([&] { return sum.progress(); }, [&] { return sum.missing(); }, what);
 }
 
