@@ -180,7 +180,8 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
                   const ChunkState<Accumulator<T>>& running, HeadRows<T> dk, Strided<T> dweight,
                   HeadRows<T> dv) {
   using A = Accumulator<T>;
-  const bool reads = in.k.data != nullptr, updates = in.q.data != nullptr;
+  const bool reads = in.k.data != nullptr, updates = in.q.data != nullptr,
+             decays = in.decay.data != nullptr;  // also where queries alone are summed
   const int64_t columns = tiles_of(shape.features);
   Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain);
   const bool weights = reads && dweight.data != nullptr;
@@ -189,13 +190,13 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
     const Group group = sweep.until(last);
     last = group.first;
     const int64_t slots = shape.batch_heads * group.chunks;
-    if (reads) make_keys<kMode>(ctx, shape, group, in, sweep);
+    if (reads || decays) make_keys<kMode>(ctx, shape, group, in, sweep);
     if (updates) {
       for_each_row(ctx, slots,
                    MakeQueries<kMode, T>{shape, group, in.q, saved.denominator, saved.scale,
                                          ddenominator, sweep.queries});
       sweep.template carry<kMode>(ctx, shape, group, query_update(in, dy, sweep),
-                                  sweep.direction(shape, true), running, reads);
+                                  sweep.direction(shape, true), running, reads || decays);
     }
     if (!reads) continue;
     const States<A> states = sweep.states(updates, running, shape.starts ? sweep.count() - 1 : -1);

@@ -31,7 +31,8 @@ struct MakeKeys {
     __shared__ A offset[kTile];
     const Chunk chunk = chunk_at(shape, group, slot);
     const int i = static_cast<int>(threadIdx.x);
-    if (kMode == NumericMode::logs)
+    const bool of_logs = kMode == NumericMode::logs && k.data != nullptr;
+    if (of_logs)
       for (int j = i / kWarp; j < chunk.keys; j += kBlockThreads / kWarp) {
         const A max = top_of(k.at(chunk.bh, chunk.first + j), shape.features);
         if (i % kWarp == 0) top[j] = static_cast<double>(to.top[slot * kTile + j] = max);
@@ -45,7 +46,7 @@ struct MakeKeys {
     if (i < chunk.keys) {
       const double own =
           weight.data == nullptr ? 0.0 : double(A(weight.at(chunk.bh)[chunk.first + i]));
-      offset[i] = static_cast<A>((kMode == NumericMode::logs ? top[i] : 0.0) + own - past);
+      offset[i] = static_cast<A>((of_logs ? top[i] : 0.0) + own - past);
       to.offset[slot * kTile + i] = offset[i];
     }
     if (i == kTile - 1) to.decay[slot] = static_cast<A>(past);

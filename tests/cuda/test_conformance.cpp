@@ -5,32 +5,10 @@
 #include <algorithm>
 #include <cctype>
 
-#include "tests/cuda/parity.h"
+#include "tests/cuda/attention_variants.h"
 
 namespace linea::cuda_tests {
 namespace {
-
-// One of each mechanism and of each path through its kernels; all of them with LINEA_LONG_TESTS in
-// the environment.
-std::vector<AttentionOptions> tried_variants() {
-  const bool all = long_tests();
-  std::vector<AttentionOptions> result;
-  for (const AttentionEntry& entry : attentions())
-    for (const AttentionOptions& variant : entry.variant_options()) {
-      const Settings settings = complete_settings(variant);
-      const std::string feature = settings.has("feature") ? settings.text("feature") : "";
-      const bool cpu_only =
-          entry.cpu_only || (settings.has("key_norm") && (settings.text("key_norm") != "sum" ||
-                                                          settings.text("rule") == "decay"));
-      if (cpu_only) continue;
-      const bool family = entry.name == "linear" || entry.name == "performer";
-      const bool chosen = !family || feature == "elu" ||
-                          (feature == "exp" && settings.text("rule") == "sum") ||
-                          feature == "trig" || feature == "positive";
-      if (all || chosen) result.push_back(variant);
-    }
-  return result;
-}
 
 std::string letters_of(const testing::TestParamInfo<AttentionOptions>& info) {
   std::string name = label_of(info.param);

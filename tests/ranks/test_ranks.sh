@@ -150,6 +150,24 @@ parts)
   fails 2 "which does not divide the number of processes, 1" 1 $text --sequence-ranks 2 --out none
   [ ! -e none ] || wrong "a refused run has a folder"
   ;;
+device)  # a program on the emulated GPU, of which there are two
+  export LINEA_EMULATOR_DEVICES=2
+  printf '%d has 7; ' $(seq 100) >t.txt
+  text="train --task text --data t.txt --length 128 --steps 2 --layers 1 --heads 4 --dim 16 --ffn 16 --threads 1"
+  # NAME SEQUENCE_RANKS WORDS...: a run on two devices is that on the CPU.
+  on_devices() {
+    "$linea" "${@:3}" --out $1.cpu >out 2>err || wrong "$1 on the CPU"
+    good 2 "${@:3}" --sequence-ranks $2 --device cuda --out $1
+    alike $1 $1.cpu 1e-4
+  }
+  on_devices rows 1 $text --batch 3
+  # States of 8 batch heads are handed on, those of 4 combined by a scan.
+  on_devices handed 2 $text --batch 2 --attention linear --rule gated-delta --layer-convolution 1d
+  on_devices scanned 2 $text --batch 1 --attention linear --rule gated
+  good 2 $text --batch 1 --attention linear --rule gated --sequence-ranks 2 --device cuda --out again
+  same again scanned
+  fails 2 "has 2 CUDA devices" 3 $text --batch 3 --device cuda --out none
+  ;;
 resume)
   "$linea" $train --steps 30 --decay-steps 30 --save-every 10 --sample-every 10 --eval-every 10 --out alone >out 2>err || wrong "alone"
   good 2 $train --steps 10 --decay-steps 30 --save-every 10 --sample-every 10 --eval-every 10 --out run

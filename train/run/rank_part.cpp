@@ -45,7 +45,7 @@ class RankPart final : public SequencePart {
   // Where waiting for T tiles takes longer than one more sum over keys and queries.
   bool scans(int64_t batch_heads) const override {
     const int64_t size = tile(batch_heads), tiles = (batch_heads + size - 1) / size;
-    return context().device.kind == DeviceKind::cpu && 2 * parts_ > tiles;
+    return 2 * parts_ > tiles;
   }
   std::vector<uint8_t> shift(const std::vector<uint8_t>& bytes, int64_t distance,
                              PartPass pass) override {
