@@ -150,23 +150,24 @@ parts)
   fails 2 "which does not divide the number of processes, 1" 1 $text --sequence-ranks 2 --out none
   [ ! -e none ] || wrong "a refused run has a folder"
   ;;
-device)  # a program on the emulated GPU, of which there are two
-  export LINEA_EMULATOR_DEVICES=2
+device)  # a program on the emulated GPU, of which there are three
+  export LINEA_EMULATOR_DEVICES=3
   printf '%d has 7; ' $(seq 100) >t.txt
-  text="train --task text --data t.txt --length 128 --steps 2 --layers 1 --heads 4 --dim 16 --ffn 16 --threads 1"
-  # NAME SEQUENCE_RANKS WORDS...: a run on two devices is that on the CPU.
+  text="train --task text --data t.txt --length 128 --steps 4 --layers 1 --heads 4 --dim 16 --ffn 16 --threads 1"
+  # NAME RANKS PARTS WORDS...: a run on so many devices is that on the CPU, and another one has its bits.
   on_devices() {
-    "$linea" "${@:3}" --out $1.cpu >out 2>err || wrong "$1 on the CPU"
-    good 2 "${@:3}" --sequence-ranks $2 --device cuda --out $1
+    "$linea" "${@:4}" --out $1.cpu >out 2>err || wrong "$1 on the CPU"
+    for run in $1 $1.again; do good $2 "${@:4}" --sequence-ranks $3 --device cuda --out $run; done
     alike $1 $1.cpu 1e-4
+    same $1.again $1
   }
-  on_devices rows 1 $text --batch 3
+  on_devices alone 1 1 $text --batch 3
+  on_devices rows 2 1 $text --batch 3
+  on_devices three 3 1 $text --batch 3 --optimizer muon
   # States of 8 batch heads are handed on, those of 4 combined by a scan.
-  on_devices handed 2 $text --batch 2 --attention linear --rule gated-delta --layer-convolution 1d
-  on_devices scanned 2 $text --batch 1 --attention linear --rule gated
-  good 2 $text --batch 1 --attention linear --rule gated --sequence-ranks 2 --device cuda --out again
-  same again scanned
-  fails 2 "has 2 CUDA devices" 3 $text --batch 3 --device cuda --out none
+  on_devices handed 2 2 $text --batch 2 --attention linear --rule gated-delta --layer-convolution 1d
+  on_devices scanned 2 2 $text --batch 1 --attention linear --rule gated
+  fails 2 "has 3 CUDA devices" 4 $text --batch 4 --device cuda --out none
   ;;
 resume)
   "$linea" $train --steps 30 --decay-steps 30 --save-every 10 --sample-every 10 --eval-every 10 --out alone >out 2>err || wrong "alone"
