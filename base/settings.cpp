@@ -91,10 +91,7 @@ T parse_number(const std::string& key, const std::string& text) {
 template int64_t parse_number(const std::string&, const std::string&);
 template double parse_number(const std::string&, const std::string&);
 
-namespace {
-
-// `typed`: a number as the user wrote it; empty where only its value is known.
-void check(const Setting& setting, SettingValue& value, const std::string& typed) {
+void check_value(const Setting& setting, SettingValue& value, const std::string& typed) {
   const bool is_text = std::holds_alternative<std::string>(value);
   const std::string shown = is_text         ? fmt::format("'{}'", std::get<std::string>(value))
                             : typed.empty() ? to_string(value)
@@ -112,10 +109,6 @@ void check(const Setting& setting, SettingValue& value, const std::string& typed
     check_choice(setting.key, std::get<std::string>(value), setting.choices);
 }
 
-}  // namespace
-
-void check_value(const Setting& setting, SettingValue& value) { check(setting, value, ""); }
-
 SettingValue parse_value(const Setting& setting, const std::string& text) {
   SettingValue value = text;
   if (std::holds_alternative<int64_t>(setting.initial)) {
@@ -127,7 +120,7 @@ SettingValue parse_value(const Setting& setting, const std::string& text) {
       refuse(setting.key, fmt::format("'{}'", text), type_rule(setting));
     value = text == "true";
   }
-  check(setting, value, text);
+  check_value(setting, value, text);
   return value;
 }
 

@@ -183,8 +183,9 @@ T parse_number(const std::string& key, const std::string& text);
 // the number as it is in the text.
 SettingValue parse_value(const Setting& setting, const std::string& text);
 // Error: ErrorKind::usage, a value of another type (but for a whole number where a real one is
-// wanted, which is converted), out of range or not among the choices.
-void check_value(const Setting& setting, SettingValue& value);
+// wanted, which is converted), out of range or not among the choices. `typed`: a number as the user
+// wrote it, empty where only its value is known.
+void check_value(const Setting& setting, SettingValue& value, const std::string& typed = "");
 
 // Replaces values of flags that stand for a value of another setting, as in `given`, a part of
 // `values`. Error: ErrorKind::usage, a flag and another value of that setting in `given`.
