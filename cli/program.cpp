@@ -28,7 +28,6 @@
 #include "parallel/launch.h"
 #include "tensor/backend.h"
 #include "tensor/context.h"
-#include "tensor/machine_share.h"
 #include "tensor/memory_report.h"
 #include "tensor/tuned_libraries.h"
 

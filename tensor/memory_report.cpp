@@ -4,18 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
-#include <sstream>
-#include <vector>
-
-#include "tensor/machine_share.h"
+#include <map>
 
 namespace linea {
 namespace {
 
 thread_local MemoryPart current_part = MemoryPart::activations;
 const MemoryBreakdown* breakdown = nullptr;
+size_t sharing_processes = 1;
 
 std::string size_text(size_t bytes) {
   const double mib = static_cast<double>(bytes) / 1048576.0;
@@ -25,37 +22,28 @@ std::string size_text(size_t bytes) {
 // A number of bytes; SIZE_MAX for "max", a missing file and other text.
 size_t read_limit(const std::string& path) {
   std::ifstream file(path);
-  std::string word;
-  if (!(file >> word)) return SIZE_MAX;
   size_t bytes = 0;
-  const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), bytes);
-  return error == std::errc() && rest == word.data() + word.size() ? bytes : SIZE_MAX;
+  std::string rest;
+  return file >> bytes && !(file >> rest) ? bytes : SIZE_MAX;
 }
 
-// The sum of these counters, one a line as "name 123".
-size_t read_counters(const std::string& path, const std::vector<std::string>& names) {
+// The numbers of a file by their names, one a line as "name 123" or "name 123 kB".
+std::map<std::string, size_t> read_numbers(const std::string& path) {
   std::ifstream file(path);
-  size_t sum = 0, bytes = 0;
-  for (std::string name; file >> name >> bytes;)
-    if (std::find(names.begin(), names.end(), name) != names.end()) sum += bytes;
-  return sum;
+  std::map<std::string, size_t> numbers;
+  std::string name, rest;
+  for (size_t number = 0; file >> name >> number; std::getline(file, rest)) numbers[name] = number;
+  return numbers;
 }
 
-// The files of a version of control groups. File pages are given up where memory is short.
+// The files of a version of control groups, and the names of the file pages in memory.stat, which
+// are given up where memory is short.
 struct GroupFiles {
-  const char *limit, *use;
-  std::vector<std::string> file_pages;  // in memory.stat
+  const char *limit, *use, *active, *inactive;
 };
-const GroupFiles& version2() {
-  static const GroupFiles files{"memory.max", "memory.current", {"active_file", "inactive_file"}};
-  return files;
-}
-const GroupFiles& version1() {
-  static const GroupFiles files{"memory.limit_in_bytes",
-                                "memory.usage_in_bytes",
-                                {"total_active_file", "total_inactive_file"}};
-  return files;
-}
+constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
+                               "total_active_file", "total_inactive_file"};
+constexpr GroupFiles kVersion2{"memory.max", "memory.current", "active_file", "inactive_file"};
 
 // A group and its parents; the one with the least available so far is in `least`.
 void read_groups(const std::string& mount, std::string group, const GroupFiles& files,
@@ -64,8 +52,9 @@ void read_groups(const std::string& mount, std::string group, const GroupFiles& 
     const std::string folder = mount + (group == "/" ? "" : group) + "/";
     const size_t limit = read_limit(folder + files.limit);
     if (limit != SIZE_MAX) {
+      std::map<std::string, size_t> stat = read_numbers(folder + "memory.stat");
       const size_t use = read_limit(folder + files.use),
-                   pages = read_counters(folder + "memory.stat", files.file_pages),
+                   pages = stat[files.active] + stat[files.inactive],
                    fixed = use == SIZE_MAX ? 0 : use - std::min(use, pages);
       const size_t available = limit - std::min(limit, fixed);
       if (available < least.available) least = {limit, available};
@@ -110,8 +99,7 @@ bool MemoryReport::weights_dominate() const {
 std::string MemoryReport::text() const {
   return fmt::format(
       "out of memory: {} asked for {}; held: parameters {}, gradients {}, optimizer {}, "
-      "activations "
-      "and workspace {}; {}",
+      "activations and workspace {}; {}",
       size_text(asked), name_of(part), size_text(held.parameters), size_text(held.gradients),
       size_text(held.optimizer), size_text(held.activations), limit.text());
 }
@@ -128,17 +116,12 @@ OutOfMemory::OutOfMemory(const MemoryReport& report)
       report_(report) {}
 
 SystemMemory installed_memory(const std::string& path) {
-  std::ifstream file(path);
-  SystemMemory memory;
-  for (std::string line; std::getline(file, line);) {  // "MemTotal:       24684096 kB"
-    std::istringstream words(line);
-    std::string name;
-    size_t kilobytes = 0;
-    if (!(words >> name >> kilobytes)) continue;
-    if (name == "MemTotal:") memory.total = kilobytes << 10;
-    if (name == "MemAvailable:") memory.available = kilobytes << 10;
-  }
-  return memory;
+  const std::map<std::string, size_t> kilobytes = read_numbers(path);
+  const auto bytes = [&](const char* name) {
+    const auto found = kilobytes.find(name);
+    return found == kilobytes.end() ? SIZE_MAX : found->second << 10;
+  };
+  return {bytes("MemTotal:"), bytes("MemAvailable:")};
 }
 
 SystemMemory container_memory(const std::string& groups, const std::string& mount) {
@@ -152,10 +135,10 @@ SystemMemory container_memory(const std::string& groups, const std::string& moun
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string group = line.substr(second + 1);
     if (controllers == ",,") {
-      read_groups(mount, group, version2(), least);
-      read_groups(mount + "/unified", group, version2(), least);
+      read_groups(mount, group, kVersion2, least);
+      read_groups(mount + "/unified", group, kVersion2, least);
     } else if (controllers.find(",memory,") != std::string::npos) {
-      read_groups(mount + "/memory", group, version1(), least);
+      read_groups(mount + "/memory", group, kVersion1, least);
     }
   }
   return least;
@@ -167,10 +150,6 @@ size_t mapped_memory() {
   size_t pages = 0;
   file >> pages;
   return pages * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
-}
-
-namespace {
-size_t sharing_processes = 1;
 }
 
 void share_machine_memory(int processes) {

@@ -77,6 +77,9 @@ struct MemoryFiles {
 // process's limit, whichever is the least. `taken`: bytes that this program's tensors have, which
 // the system counts as used.
 MemoryLimit machine_memory(size_t taken = 0, const MemoryFiles& files = {});
+// From here on machine_memory() gives this process one of `processes` equal parts of what the
+// machine and its control group have.
+void share_machine_memory(int processes);
 
 // `available`: what can be taken yet, files in the cache of pages being no obstacle; SIZE_MAX: not
 // known.
