@@ -41,8 +41,6 @@ void* from_system(size_t bytes) {
   return block;
 }
 
-void to_system(void* block) noexcept { std::free(block); }
-
 }  // namespace
 
 // null: none that is free holds `size` bytes.
@@ -145,8 +143,8 @@ CachingAllocator& cpu_allocator() {
 #endif
   constexpr size_t kInterval = size_t{64} << 20;
   static CachingAllocator* instance = new CachingAllocator(
-      {from_system, to_system, [](size_t taken) { return machine_memory(taken); }, kMinSpan,
-       kInterval});
+      {from_system, [](void* block) noexcept { std::free(block); },
+       [](size_t taken) { return machine_memory(taken); }, kMinSpan, kInterval});
   return *instance;
 }
 

@@ -14,13 +14,9 @@ void* SpanPool::take(size_t size) {
   Span& span = spans_.at(address);
   if (span.size - size >= kMinRest) {
     const size_t rest = span.size - size;
-    const auto entry = free_.insert({rest, address + size}).first;
-    try {
-      spans_.emplace(address + size, Span{rest, false, {}});
-    } catch (...) {
-      free_.erase(entry);
-      throw;
-    }
+    BySize entry = {{rest, address + size}};
+    spans_.emplace(address + size, Span{rest, false, {}});
+    free_.merge(entry);  // the allocations before may fail, nothing from here on
     span.size = size;
   }
   span.entry = free_.extract(found);
