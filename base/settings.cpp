@@ -115,9 +115,7 @@ SettingValue parse_value(const Setting& setting, const std::string& text) {
     value = parse_number<int64_t>(setting.key, text);
   } else if (std::holds_alternative<double>(setting.initial)) {
     value = parse_number<double>(setting.key, text);
-  } else if (std::holds_alternative<bool>(setting.initial)) {
-    if (text != "true" && text != "false")
-      refuse(setting.key, fmt::format("'{}'", text), type_rule(setting));
+  } else if (std::holds_alternative<bool>(setting.initial) && (text == "true" || text == "false")) {
     value = text == "true";
   }
   check_value(setting, value, text);
