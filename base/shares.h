@@ -1,10 +1,13 @@
-// How the threads of an OpenMP region share items.
+// How the threads of an OpenMP region share items, and what becomes of their exceptions.
 #pragma once
+
+#include <omp.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 
 namespace linea::cpu {
 
@@ -43,5 +46,34 @@ class Shares {
   int64_t count_, threads_, shares_;
   std::array<Next, kMaxShares> next_;
 };
+
+// body(thread) on so many threads. The first exception, which must not leave the region in one of
+// them, reaches the caller.
+template <typename Body>
+void on_team(int threads, const Body& body) {
+  std::atomic_flag taken = ATOMIC_FLAG_INIT;
+  std::exception_ptr first;
+#pragma omp parallel num_threads(threads)
+  {
+    try {
+      body(omp_get_thread_num());
+    } catch (...) {
+      if (!taken.test_and_set()) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+// body(item, thread) over [0, count) on so many threads, in shares; no region opens for one.
+template <typename Body>
+void share_items(int64_t count, int threads, const Body& body) {
+  if (threads <= 1) {
+    for (int64_t item = 0; item < count; ++item) body(item, 0);
+    return;
+  }
+  Shares shares(count, threads);
+  on_team(threads,
+          [&](int thread) { shares.each(thread, [&](int64_t item) { body(item, thread); }); });
+}
 
 }  // namespace linea::cpu

@@ -1,8 +1,5 @@
 #include "tensor/schedule.h"
 
-#include <omp.h>
-
-#include "base/region_error.h"
 #include "base/scoped.h"
 #include "base/shares.h"
 #include "tensor/context.h"
@@ -10,22 +7,12 @@
 namespace linea {
 
 void on_threads(int64_t count, const std::function<void(int64_t, int)>& body) {
-  const int threads = context().threads;
-  if (threads == 1) {
-    for (int64_t item = 0; item < count; ++item) body(item, 0);
-    return;
-  }
   Context each = context();
   each.threads = 1;
-  cpu::RegionError error;
-  cpu::Shares shares(count, threads);
-#pragma omp parallel num_threads(threads)
-  {
-    const int thread = omp_get_thread_num();
+  cpu::share_items(count, context().threads, [&](int64_t item, int thread) {
     const Scoped<Context> own(context(), each);
-    shares.each(thread, [&](int64_t item) { error.run([&] { body(item, thread); }); });
-  }
-  error.rethrow();
+    body(item, thread);
+  });
 }
 
 int64_t for_all_threads(int64_t each) { return each * context().threads; }

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/region_error.h"
 #include "base/shares.h"
 #include "tensor/workspace.h"
 
@@ -25,19 +24,17 @@ inline bool in_region() { return omp_get_level() > 0; }
 template <typename Body>
 void parallel_ranges(const Context& ctx, int64_t count, int64_t cost, const Body& body) {
   const int64_t useful = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kGrain);
-  const int64_t threads = std::min<int64_t>({ctx.threads, useful, std::max<int64_t>(count, 1)});
+  const auto threads =
+      static_cast<int>(std::min<int64_t>({ctx.threads, useful, std::max<int64_t>(count, 1)}));
   if (threads <= 1 || in_region()) {
     body(int64_t{0}, count);
     return;
   }
-  RegionError error;
-#pragma omp parallel num_threads(static_cast <int>(threads))
-  {
-    const int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
+  on_team(threads, [&](int64_t thread) {
+    const int64_t team = omp_get_num_threads();
     const int64_t first = count * thread / team, last = count * (thread + 1) / team;
-    if (first < last) error.run([&] { body(first, last); });
-  }
-  error.rethrow();
+    if (first < last) body(first, last);
+  });
 }
 
 // body(item) over [0, count) in such ranges.
@@ -54,18 +51,7 @@ template <typename Body>
 void parallel_items(const Context& ctx, int64_t count, int64_t cost, const Body& body) {
   const int64_t useful = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kGrain);
   const int threads = static_cast<int>(std::min<int64_t>({ctx.threads, count, useful}));
-  if (threads <= 1 || in_region()) {
-    for (int64_t item = 0; item < count; ++item) body(item, 0);
-    return;
-  }
-  RegionError error;
-  Shares shares(count, threads);
-#pragma omp parallel num_threads(threads)
-  {
-    const int thread = omp_get_thread_num();
-    shares.each(thread, [&](int64_t item) { error.run([&] { body(item, thread); }); });
-  }
-  error.rethrow();
+  share_items(count, in_region() ? 1 : threads, body);
 }
 
 // body(row, sums) over R rows, which adds to its `sums` [width]; total = the sums of all rows. Rows are
