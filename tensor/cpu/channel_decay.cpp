@@ -34,16 +34,11 @@ void exp_difference(const T* a, const T* b, T* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] = exp_below(a[i] - b[i]);
 }
 
-// y = a b, or y += a b
+// y = a b
 template <typename T>
 void multiply_into(const T* a, const T* b, T* y, int64_t count) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) y[i] = a[i] * b[i];
-}
-template <typename T>
-void multiply_onto(const T* a, const T* b, T* y, int64_t count) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) y[i] += a[i] * b[i];
 }
 
 // Given::sums is L [C,F], then exp(L_i - L_r) [C,F] of the first row r of i's band, then
@@ -227,13 +222,13 @@ class ChannelDecays {
         if (pairs == nullptr || rows <= 0 || seen == 0) return;
         const T* some = pairs + first * keys;
         small_gemm(rows, F_, seen, plain(some, keys), before, F_, band, F_, false);
-        multiply_onto(band, from_first(in, first), dx + first * F_, rows * F_);
+        add_product(band, from_first(in, first), dx + first * F_, rows * F_);
         small_gemm(seen, F_, rows, transposed(some, keys), x + first * F_, F_, earlier, F_, add);
         add = true;
       };
       of_earlier(P, q, end - first, dq);
       of_earlier(BG, k, std::min(end, keys) - first, reads);
-      multiply_onto(earlier, factors, writes, seen * F_);
+      add_product(earlier, factors, writes, seen * F_);
       for (int64_t i = first; i < end; ++i)
         for (int64_t j = first; j < std::min(i + 1, keys); ++j)
           spread_pair(in, i, j, P[i * keys + j],

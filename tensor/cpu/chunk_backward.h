@@ -33,12 +33,9 @@ QueryRows<T> queries_of(ChunkWork<T>& chunk, const ChunkInput<T>& in, const Head
   QueryRows<T> q{expand(chunk.shape, in.q, bh, chunk.first, chunk.rows, arena),
                  saved.denominator.at(bh) + chunk.first, nullptr, nullptr, nullptr};
   T* const numerator = arena.take(chunk.rows * M);
-  for (int64_t i = 0; i < chunk.rows; ++i) {
-    const T inverse = reciprocal_or_zero(q.denominator[i]);
-    const T* const dy_i = dy.at(bh, chunk.first + i);
-#pragma omp simd
-    for (int64_t m = 0; m < M; ++m) numerator[i * M + m] = dy_i[m] * inverse;
-  }
+  for (int64_t i = 0; i < chunk.rows; ++i)
+    copy_scaled(dy.at(bh, chunk.first + i), numerator + i * M, M,
+                reciprocal_or_zero(q.denominator[i]));
   q.numerator = numerator;
   if (saved.scale.data == nullptr) return q;
   q.row_scale = saved.scale.at(bh) + chunk.first;
@@ -113,12 +110,6 @@ void each_weight(const QueryRows<T>& q, const Rows<T>& k, int64_t i, int64_t j, 
   const T *logs_q = q.rows.logs + i * k.F, *logs_k = k.logs + j * k.F;
   const T rest = k.offset[j] - k.top[j] - q.rows.top[i] - q.row_scale[i];
   for (int64_t f = 0; f < k.F; ++f) body(f, exp_of(logs_q[f] + logs_k[f] + rest));
-}
-
-template <typename T>
-void multiply_rows(const T* x, T* y, int64_t count) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) y[i] *= x[i];
 }
 
 // y = x S^T for rows x of M and a state [F,M]. Arena: F M.

@@ -19,10 +19,8 @@ void query_gradient(ChunkWork<T> chunk, const QueryRows<T>& q, const Reading<T>&
   const T* scaled = q.numerator;
   if (past.scale != nullptr) {
     T* copy = arena.take(C * M);
-    for (int64_t i = 0; i < C; ++i) {
-      const T read_factor = factor(past.scale[i], q.row_scale[i]);
-      for (int64_t m = 0; m < M; ++m) copy[i * M + m] = read_factor * q.numerator[i * M + m];
-    }
+    for (int64_t i = 0; i < C; ++i)
+      copy_scaled(q.numerator + i * M, copy + i * M, M, factor(past.scale[i], q.row_scale[i]));
     scaled = copy;
   }
   if (past.state == nullptr) {

@@ -3,18 +3,9 @@
 
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
+#include "tensor/cpu/row.h"
 
 namespace linea::cpu {
-namespace {
-
-// y += w x over C columns
-template <typename T>
-void add_product(const T* w, const T* x, T* y, int64_t C) {
-#pragma omp simd
-  for (int64_t c = 0; c < C; ++c) y[c] += w[c] * x[c];
-}
-
-}  // namespace
 
 // y[b,n] = sum_t w[t] x[b, n - o_t]
 template <typename T>
@@ -56,8 +47,7 @@ void convolution_backward(Context& ctx, const ConvolutionShape& shape, const T* 
                       sums.data() + (b * K + t) * C + first, std::min(kColumns, C - first));
   });
   std::fill_n(dw, K * C, T(0));
-  for (int64_t b = 0; b < B; ++b)
-    for (int64_t i = 0; i < K * C; ++i) dw[i] += sums.data()[b * K * C + i];
+  for (int64_t b = 0; b < B; ++b) add_row(sums.data() + b * K * C, dw, K * C, T(1));
 }
 
 template <typename T>

@@ -120,11 +120,8 @@ class HeadDecays {
                   const Log& log) const {
     if (in.sums == nullptr) return x;
     T* y = arena.take(C_ * width);
-    for (int64_t i = 0; i < rows; ++i) {
-      const T by = exp_below(log(i));
-#pragma omp simd
-      for (int64_t c = 0; c < width; ++c) y[i * width + c] = by * x[i * width + c];
-    }
+    for (int64_t i = 0; i < rows; ++i)
+      copy_scaled(x + i * width, y + i * width, width, exp_below(log(i)));
     return y;
   }
 

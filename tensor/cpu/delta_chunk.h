@@ -247,8 +247,7 @@ class DeltaChunks {
       std::copy_n(x, rows * M_, y);
       return;
     }
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t m = 0; m < M_; ++m) y[i * M_ + m] = factor[i] * x[i * M_ + m];
+    for (int64_t i = 0; i < rows; ++i) copy_scaled(x + i * M_, y + i * M_, M_, factor[i]);
   }
 
   const ChunkShape& shape_;

@@ -3,6 +3,7 @@
 
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
+#include "tensor/cpu/row.h"
 #include "tensor/formulas.h"
 
 namespace linea::cpu {
@@ -29,11 +30,8 @@ void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable
                         int64_t V, int64_t C) {
   std::fill_n(dtable, V * C, T(0));
   parallel_ranges(ctx, C, R, [&](int64_t first, int64_t last) {
-    for (int64_t r = 0; r < R; ++r) {
-      T* to = dtable + ids[r] * C;
-#pragma omp simd
-      for (int64_t c = first; c < last; ++c) to[c] += dy[r * C + c];
-    }
+    for (int64_t r = 0; r < R; ++r)
+      add_row(dy + r * C + first, dtable + ids[r] * C + first, last - first, T(1));
   });
 }
 

@@ -22,15 +22,13 @@ void gated_norm(Context& ctx, const T* y, const T* weight, const T* g, T* z, int
                 int64_t C) {
   const int64_t D = C / H;
   parallel_rows(ctx, R * H, 24 * D, [&](int64_t i) {
-    const T *from = y + i * D, *gate = g + i * D, *w = weight + i % H * D;
+    const T *from = y + i * D, *gate = g + i * D;
     const T r = weight == nullptr ? T(1) : inverse_rms(from, D);
     T* to = z + i * D;
 #pragma omp simd
     for (int64_t c = 0; c < D; ++c)
       to[c] = from[c] * r * Silu<T>::value_at(gate[c], Sigmoid<T>::value(gate[c]));
-    if (weight == nullptr) return;
-#pragma omp simd
-    for (int64_t c = 0; c < D; ++c) to[c] *= w[c];
+    if (weight != nullptr) multiply_rows(weight + i % H * D, to, D);
   });
 }
 

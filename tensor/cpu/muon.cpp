@@ -4,6 +4,7 @@
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
+#include "tensor/cpu/row.h"
 
 namespace linea::cpu {
 namespace {
@@ -22,8 +23,7 @@ void take_direction(const MuonConstants& constants, T clip, const MuonMatrix<T>&
     squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   }
   const T scale = static_cast<T>(1 / (std::sqrt(squares) + 1e-7));
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) x[i] *= scale;
+  scale_row(x, n, scale);
 }
 
 // Five times X = (a I + b A + c A A) X with A = X X^T, or X (a I + b A + c A A) with A = X^T X where

@@ -22,10 +22,7 @@ void layer_norm(Context& ctx, const T* x, const T* weight, const T* bias, T* y, 
     scale[r] = s;
 #pragma omp simd
     for (int64_t c = 0; c < C; ++c) to[c] = weight[c] * ((from[c] - center) * s);
-    if (bias != nullptr) {
-#pragma omp simd
-      for (int64_t c = 0; c < C; ++c) to[c] += bias[c];
-    }
+    if (bias != nullptr) add_row(bias, to, C, T(1));
   });
 }
 
@@ -69,9 +66,7 @@ void softmax(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
     const T shift = largest == kNothing<T> ? T(0) : largest;
 #pragma omp simd
     for (int64_t c = 0; c < C; ++c) to[c] = exp_below(from[c] - shift);
-    const T inverse = reciprocal_or_zero(sum(to, C));
-#pragma omp simd
-    for (int64_t c = 0; c < C; ++c) to[c] *= inverse;
+    scale_row(to, C, reciprocal_or_zero(sum(to, C)));
   });
 }
 
@@ -91,8 +86,7 @@ template <typename T>
 void normalize(Context& ctx, const T* x, T* y, T* sums, int64_t R, int64_t C) {
   parallel_rows(ctx, R, 2 * C, [&](int64_t r) {
     sums[r] = sum(x + r * C, C);
-    const T inverse = reciprocal_or_zero(sums[r]);
-    for (int64_t c = 0; c < C; ++c) y[r * C + c] = x[r * C + c] * inverse;
+    copy_scaled(x + r * C, y + r * C, C, reciprocal_or_zero(sums[r]));
   });
 }
 
@@ -119,8 +113,7 @@ void unit_rows(Context& ctx, const T* x, T* y, T* scales, int64_t R, int64_t C, 
 #pragma omp simd reduction(+ : squares)
     for (int64_t c = 0; c < C; ++c) squares += (from[c] * inverse) * (from[c] * inverse);
     scales[r] = squares == T(0) ? T(0) : static_cast<T>(length) * (inverse / std::sqrt(squares));
-#pragma omp simd
-    for (int64_t c = 0; c < C; ++c) y[r * C + c] = from[c] * scales[r];
+    copy_scaled(from, y + r * C, C, scales[r]);
   });
 }
 

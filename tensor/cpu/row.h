@@ -20,6 +20,25 @@ void scale_row(T* x, int64_t count, T by) {
   for (int64_t i = 0; i < count; ++i) x[i] *= by;
 }
 
+// y = by x
+template <typename T>
+void copy_scaled(const T* x, T* y, int64_t count, T by) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] = by * x[i];
+}
+
+// y = x y, y += w x, element by element
+template <typename T>
+void multiply_rows(const T* x, T* y, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] *= x[i];
+}
+template <typename T>
+void add_product(const T* w, const T* x, T* y, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] += w[i] * x[i];
+}
+
 template <typename T>
 T sum(const T* x, int64_t count) {
   T total = 0;

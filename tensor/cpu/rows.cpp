@@ -1,6 +1,7 @@
 // Kernels that copy or add whole rows.
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
+#include "tensor/cpu/row.h"
 
 namespace linea::cpu {
 
@@ -21,11 +22,7 @@ void sum_rows(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
   parallel_rows(ctx, blocks, R * kBlock, [&](int64_t block) {
     const int64_t begin = block * kBlock, width = std::min(kBlock, C - begin);
     T total[kBlock] = {};
-    for (int64_t r = 0; r < R; ++r) {
-      const T* from = x + r * C + begin;
-#pragma omp simd
-      for (int64_t c = 0; c < width; ++c) total[c] += from[c];
-    }
+    for (int64_t r = 0; r < R; ++r) add_row(x + r * C + begin, total, width, T(1));
     std::copy(total, total + width, y + begin);
   });
 }

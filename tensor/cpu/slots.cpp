@@ -39,9 +39,7 @@ void divide_by_count(Context& ctx, const SlotShape& shape, const T* x, double fa
     const int64_t valid = valid_keys(shape.valid, row / N, shape.first + N),
                   count = std::clamp<int64_t>(shape.first + row % N + 1, 1,
                                               std::max<int64_t>(valid, 1));
-    const T by = static_cast<T>(factor / static_cast<double>(count));
-#pragma omp simd
-    for (int64_t c = row * C; c < (row + 1) * C; ++c) y[c] = by * x[c];
+    copy_scaled(x + row * C, y + row * C, C, static_cast<T>(factor / static_cast<double>(count)));
   });
 }
 

@@ -53,20 +53,16 @@ template <typename T>
 T* gather(const HeadRows<const T>& x, int64_t bh, int64_t first, int64_t rows, int64_t width,
           T factor, Arena<T>& arena) {
   T* copy = arena.take(rows * width);
-  for (int64_t i = 0; i < rows; ++i) {
-    const T* from = x.at(bh, first + i);
-    for (int64_t d = 0; d < width; ++d) copy[i * width + d] = factor * from[d];
-  }
+  for (int64_t i = 0; i < rows; ++i)
+    copy_scaled(x.at(bh, first + i), copy + i * width, width, factor);
   return copy;
 }
 
 template <typename T>
 void scatter(const T* x, int64_t rows, int64_t width, const T* factor, const HeadRows<T>& y,
              int64_t bh, int64_t first) {
-  for (int64_t i = 0; i < rows; ++i) {
-    T* to = y.at(bh, first + i);
-    for (int64_t d = 0; d < width; ++d) to[d] = factor[i] * x[i * width + d];
-  }
+  for (int64_t i = 0; i < rows; ++i)
+    copy_scaled(x + i * width, y.at(bh, first + i), width, factor[i]);
 }
 
 // Running sums of a block of queries over the blocks of keys.
