@@ -49,16 +49,10 @@ void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* d
   });
 }
 
-template <typename T>
-void widen(Context& ctx, const CastSpan<BFloat16, T>* spans, size_t count) {
-  for (const CastSpan<BFloat16, T>* span = spans; span != spans + count; ++span)
-    map(ctx, span->to, span->n, 1, [x = span->from](int64_t i) { return static_cast<T>(x[i]); });
-}
-
-template <typename T>
-void narrow(Context& ctx, const CastSpan<T, BFloat16>* spans, size_t count) {
-  for (const CastSpan<T, BFloat16>* span = spans; span != spans + count; ++span)
-    map(ctx, span->to, span->n, 1, [x = span->from](int64_t i) { return BFloat16(x[i]); });
+template <typename From, typename To>
+void convert(Context& ctx, const CastSpan<From, To>* spans, size_t count) {
+  for (const CastSpan<From, To>* span = spans; span != spans + count; ++span)
+    map(ctx, span->to, span->n, 1, [x = span->from](int64_t i) { return static_cast<To>(x[i]); });
 }
 
 template <typename T>
@@ -91,7 +85,8 @@ void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t str
 
 LINEA_KERNEL_TABLE(ElementwiseKernels, .fill = fill<T>, .add = add<T>, .multiply = multiply<T>,
                    .scale = scale<T>, .pointwise = pointwise<T>,
-                   .pointwise_backward = pointwise_backward<T>, .widen = widen<T>,
-                   .narrow = narrow<T>, .gelu_recompute = gelu_recompute<T>, .dropout = dropout<T>)
+                   .pointwise_backward = pointwise_backward<T>, .widen = convert<BFloat16, T>,
+                   .narrow = convert<T, BFloat16>, .gelu_recompute = gelu_recompute<T>,
+                   .dropout = dropout<T>)
 
 }  // namespace linea::cpu
