@@ -75,6 +75,8 @@ struct GateTensors {
 // The forward and the backward pass of one call.
 template <typename T>
 class DeltaPass {
+  using A = Accumulator<T>;
+
  public:
   DeltaPass(const FeatureMap& map, const DeltaKind& kind, const Heads& in, const GateTensors& gates,
             const LinearAttentionOptions& options, SequencePart* part)
@@ -115,8 +117,12 @@ class DeltaPass {
           [&](const Tile& segment, const Tensor& state) { pass(segment, state, Tensor()); },
           [&](const Tile& segment, const Tensor& state) {
             pass_back(segment, state, dstate, dy, grads, dgates, parameters);
+            // From the gradients of the sums L_i to those of log a_t, sum_{i >= t} dL_i. The sum over
+            // all positions from a segment on is that of S o dS before it: they share a factor exp(L)
+            // with S alone.
             if (kind_.sums_by_segment && dgates.log_decay.defined())
-              sum_back(segment, state, dstate, dgates.log_decay, end);
+              table_.sum_back(context(), shape(segment), state.data<A>(), dstate.data<A>(),
+                              end.data<A>(), gate(dgates.log_decay, decays(), segment));
           });
       hand_on(part_, PartPass::back, {dstate, end});
     });
@@ -124,8 +130,7 @@ class DeltaPass {
 
  private:
   Tensor zero_state(const Tile& tile) const {
-    return Tensor::zeros({tile.batch_heads, plan_.features, plan_.values},
-                         dtype_of(Accumulator<T>{}));
+    return Tensor::zeros({tile.batch_heads, plan_.features, plan_.values}, dtype_of(A{}));
   }
 
   NormedFeatures features(const HeadTensor& x, Side side, const Tile& segment) const {
@@ -161,8 +166,7 @@ class DeltaPass {
       q = features(in_.q, Side::query, segment).rows;
       out = plan_.strided(y, plan_.values, segment);
     }
-    const auto forward = gates_.channels() ? table_.channel_forward : table_.delta_forward;
-    forward(context(), shape(segment), input(q, k, segment), state.data<Accumulator<T>>(), out);
+    table_.delta_forward(context(), shape(segment), input(q, k, segment), state.data<A>(), out);
   }
 
   void pass_back(const Tile& segment, const Tensor& state, const Tensor& dstate, const Tensor& dy,
@@ -173,24 +177,13 @@ class DeltaPass {
     const Tensor &rows_q = q.rows, &rows_k = k.rows, dq(rows_q.shape(), rows_q.dtype()),
                  dk(rows_k.shape(), rows_k.dtype());
     const int64_t M = plan_.values;
-    const auto back = gates_.channels() ? table_.channel_backward : table_.delta_backward;
-    back(context(), shape(segment), input(rows_q, rows_k, segment), plan_.strided(dy, M, segment),
-         state.data<Accumulator<T>>(), dstate.data<Accumulator<T>>(),
-         {dq.data<T>(), dk.data<T>(), plan_.strided(grads.v.data, M, segment),
-          gate(dgates.beta, 1, segment), gate(dgates.log_decay, decays(), segment)});
+    table_.delta_backward(
+        context(), shape(segment), input(rows_q, rows_k, segment), plan_.strided(dy, M, segment),
+        state.data<A>(), dstate.data<A>(),
+        {dq.data<T>(), dk.data<T>(), plan_.strided(grads.v.data, M, segment),
+         gate(dgates.beta, 1, segment), gate(dgates.log_decay, decays(), segment)});
     plan_.scatter(normed_features_backward(map_, kind_.norm, q, dq, parameters), segment, grads.q);
     plan_.scatter(normed_features_backward(map_, kind_.norm, k, dk, parameters), segment, grads.k);
-  }
-
-  // From the gradients of the sums L_i to those of log a_t, sum_{i >= t} dL_i. The sum over all positions
-  // from a segment on is that of S o dS before it: they share a factor exp(L) with S alone.
-  void sum_back(const Tile& segment, const Tensor& state, const Tensor& dstate,
-                const Tensor& dlog_decay, const Tensor& end) const {
-    using A = Accumulator<T>;
-    const ChunkShape of = shape(segment);
-    table_.sum_back(context(), of, end.data<A>(), gate(dlog_decay, decays(), segment), decays());
-    table_.state_products(context(), of, state.data<A>(), dstate.data<A>(), end.data<A>(),
-                          decays());
   }
 
   const FeatureMap& map_;

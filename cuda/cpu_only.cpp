@@ -27,12 +27,8 @@ LINEA_KERNEL_TABLE(SlotKernels, .softplus_backward = NoKernel<"slots">(),
                    .centered_convolution = NoKernel<"slots">(),
                    .centered_convolution_backward = NoKernel<"slots">())
 
-LINEA_KERNEL_TABLE(ChannelDecayKernels, .channel_forward = NoKernel<"channel_forward">(),
-                   .channel_backward = NoKernel<"channel_backward">())
-
 LINEA_KERNEL_TABLE(DecayKernels, .log_decays = NoKernel<"log_decays">(),
                    .log_decays_backward = NoKernel<"log_decays_backward">(),
-                   .state_products = NoKernel<"state_products">(),
                    .sum_back = NoKernel<"sum_back">())
 
 LINEA_KERNEL_TABLE(RotaryKernels, .rotate = NoKernel<"rotary positions">())

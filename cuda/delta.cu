@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 template <typename T>
 void delta_forward(Context& ctx, const ChunkShape& given, const DeltaInput<T>& inputs,
                    Accumulator<T>* state, Strided<T> y) {
-  if (!given.corrects) refuse_kernel("decay");
+  if (!given.corrects || given.channel_decays) refuse_kernel("decay");
   const ChunkShape shape = as_multiplied<T>(ctx, given);
   using A = Accumulator<T>;
   const int64_t F = shape.features, M = shape.values;
@@ -301,7 +301,7 @@ template <typename T>
 void delta_backward(Context& ctx, const ChunkShape& given, const DeltaInput<T>& inputs,
                     Strided<const T> dy, const Accumulator<T>* state, Accumulator<T>* dstate,
                     const DeltaGradients<T>& d) {
-  if (!given.corrects) refuse_kernel("decay");
+  if (!given.corrects || given.channel_decays) refuse_kernel("decay");
   const ChunkShape shape = as_multiplied<T>(ctx, given);
   using A = Accumulator<T>;
   const int64_t BH = shape.batch_heads, F = shape.features, M = shape.values,

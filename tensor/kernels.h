@@ -263,16 +263,6 @@ struct DeltaKernels {
                          const A* state, A* dstate, const DeltaGradients<T>&);
 };
 
-// DeltaKernels with a log decay of each feature, [BH,S,F].
-template <typename T>
-struct ChannelDecayKernels {
-  using A = Accumulator<T>;
-  void (*channel_forward)(Context&, const ChunkShape&, const DeltaInput<T>&, A* state,
-                          Strided<T> y);
-  void (*channel_backward)(Context&, const ChunkShape&, const DeltaInput<T>&, Strided<const T> dy,
-                           const A* state, A* dstate, const DeltaGradients<T>&);
-};
-
 // Log decays and their gradients.
 template <typename T>
 struct DecayKernels {
@@ -282,12 +272,11 @@ struct DecayKernels {
   // dlog_rate [H], null without log_rate
   void (*log_decays_backward)(Context&, const DecayShape&, const T* u, const T* log_rate,
                               const T* dy, T* du, T* dlog_rate);
-  // The sums of the products of a state and its gradient [BH,F,M]: of each row, W = F, or of all,
-  // W = 1.
-  void (*state_products)(Context&, const ChunkShape&, const A* state, const A* dstate, A* sums,
-                         int64_t W);
-  // x_t += x_{t+1} of the rows [W] of a segment, the last one from `end` [BH,W].
-  void (*sum_back)(Context&, const ChunkShape&, const A* end, Strided<T> x, int64_t W);
+  // x_t += x_{t+1} of the rows [W] of a segment, the last one from `end` [BH,W], which becomes the
+  // sums of the products of the state before it and its gradient [BH,F,M]: of each row, W = F, where
+  // each feature decays, or of all, W = 1.
+  void (*sum_back)(Context&, const ChunkShape&, const A* state, const A* dstate, A* end,
+                   Strided<T> x);
 };
 
 template <typename T>
@@ -377,10 +366,10 @@ using Kernels =
                 NormalizationKernels, GatedNormKernels, EmbeddingKernels, LossKernels,
                 SamplingKernels, FeatureKernels, RandomFeatureKernels, CodebookKernels,
                 ChunkForwardKernels, ChunkBackwardQueryKernels, ChunkBackwardKeyKernels,
-                StraightThroughKernels, RecurrentKernels, DeltaKernels, ChannelDecayKernels,
-                DecayKernels, DeltaStepKernels, RotaryKernels, SoftmaxAttentionKernels,
-                SparseAttentionKernels, SpanKernels, TopKeysKernels, ConvolutionKernels,
-                OptimizerKernels, MuonKernels, SlotKernels>;
+                StraightThroughKernels, RecurrentKernels, DeltaKernels, DecayKernels,
+                DeltaStepKernels, RotaryKernels, SoftmaxAttentionKernels, SparseAttentionKernels,
+                SpanKernels, TopKeysKernels, ConvolutionKernels, OptimizerKernels, MuonKernels,
+                SlotKernels>;
 
 // The kernels of a device for storage type T. Error: ErrorKind::usage where this build has no such
 // backend, or the device does not store T.

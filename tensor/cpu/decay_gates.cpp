@@ -53,22 +53,11 @@ void log_decays_backward(Context& ctx, const DecayShape& shape, const T* u, cons
     dlog_rate[bh % shape.heads] += along.data()[bh];
 }
 
-template <typename T>
-void state_products(Context& ctx, const ChunkShape& shape, const T* state, const T* dstate, T* sums,
-                    int64_t W) {
-  const int64_t count = shape.features * shape.values / std::max<int64_t>(W, 1);
-  parallel_rows(ctx, shape.batch_heads * W, 2 * count, [&](int64_t row) {
-    double total = 0;
-#pragma omp simd reduction(+ : total)
-    for (int64_t i = row * count; i < (row + 1) * count; ++i)
-      total += static_cast<double>(state[i]) * static_cast<double>(dstate[i]);
-    sums[row] = static_cast<T>(total);
-  });
-}
-
 // In double: a small remainder of a sum with both signs.
 template <typename T>
-void sum_back(Context& ctx, const ChunkShape& shape, const T* end, Strided<T> x, int64_t W) {
+void sum_back(Context& ctx, const ChunkShape& shape, const T* state, const T* dstate, T* end,
+              Strided<T> x) {
+  const int64_t W = shape.channel_decays ? shape.features : 1;
   const Workspace<double> totals(ctx, shape.batch_heads * W);
   parallel_rows(ctx, shape.batch_heads, shape.length * W, [&](int64_t bh) {
     double* total = totals.data() + bh * W;
@@ -79,10 +68,17 @@ void sum_back(Context& ctx, const ChunkShape& shape, const T* end, Strided<T> x,
         element = static_cast<T>(total[w] += static_cast<double>(element));
       }
   });
+  const int64_t count = shape.features * shape.values / std::max<int64_t>(W, 1);
+  parallel_rows(ctx, shape.batch_heads * W, 2 * count, [&](int64_t row) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = row * count; i < (row + 1) * count; ++i)
+      sum += static_cast<double>(state[i]) * static_cast<double>(dstate[i]);
+    end[row] = static_cast<T>(sum);
+  });
 }
 
 LINEA_KERNEL_TABLE(DecayKernels, .log_decays = log_decays<T>,
-                   .log_decays_backward = log_decays_backward<T>,
-                   .state_products = state_products<T>, .sum_back = sum_back<T>)
+                   .log_decays_backward = log_decays_backward<T>, .sum_back = sum_back<T>)
 
 }  // namespace linea::cpu

@@ -1,5 +1,6 @@
-// Rules without denominator, one segment at a time (Schlag 2021, section 4.2), whose state decays by a
-// number of the head or not at all. Chunks: tensor/cpu/delta_chunk.h.
+// Rules without denominator, one segment at a time (Schlag 2021, section 4.2), and the decay of their
+// state by a number of the head, or none; by a number of each feature: tensor/cpu/channel_decay.h.
+// Chunks: tensor/cpu/delta_chunk.h.
 //
 // Where the state decays, S_i = a_i S_{i-1} + k_i^T beta_i (v_i - a_i k_i S_{i-1}), with the sums L_i
 // of log a from the start of the chunk on (Yang 2025, "Gated delta networks", section 3.3), every
@@ -11,6 +12,7 @@
 //
 // the gradient of the sum of all log decays up to position i of the sequence. Without correction it is
 // q_i.dq_i - k_i.dk_i.
+#include "tensor/cpu/channel_decay.h"
 #include "tensor/cpu/delta_chunk.h"
 #include "tensor/cpu/kernel_tables.h"
 
@@ -129,18 +131,27 @@ class HeadDecays {
   bool decays_;
 };
 
+// body(chunks), with decays as the shape has them.
+template <typename T, typename Body>
+void with_chunks(const ChunkShape& shape, const DeltaInput<T>& in, const Body& body) {
+  if (shape.channel_decays)
+    body(DeltaChunks<T, ChannelDecays>(shape, in));
+  else
+    body(DeltaChunks<T, HeadDecays>(shape, in));
+}
+
 }  // namespace
 
 template <typename T>
 void delta_forward(Context& ctx, const ChunkShape& shape, const DeltaInput<T>& in, T* state,
                    Strided<T> y) {
-  DeltaChunks<T, HeadDecays>(shape, in).forward(ctx, state, y);
+  with_chunks(shape, in, [&](const auto& chunks) { chunks.forward(ctx, state, y); });
 }
 
 template <typename T>
 void delta_backward(Context& ctx, const ChunkShape& shape, const DeltaInput<T>& in,
                     Strided<const T> dy, const T* state, T* dstate, const DeltaGradients<T>& d) {
-  DeltaChunks<T, HeadDecays>(shape, in).backward(ctx, dy, state, dstate, d);
+  with_chunks(shape, in, [&](const auto& chunks) { chunks.backward(ctx, dy, state, dstate, d); });
 }
 
 // S = a S, S += k^T beta (v - k S), y = q S; a = 1 without decays. Without correction S += k^T beta v.

@@ -20,7 +20,7 @@
 //
 // Rows of K, V and B are the valid keys only: padding is never read.
 //
-// How the state decays is a class: HeadDecays (delta.cpp), ChannelDecays (channel_decay.cpp). It gives
+// How the state decays is a class: HeadDecays (delta.cpp), ChannelDecays (channel_decay.h). It gives
 // the products Q K^T and K K^T with their decays, rows from the start of the chunk on and keys to its end,
 // and spreads P and B G to the gradients of rows and state.
 #pragma once

@@ -19,13 +19,11 @@
 //   dL_if = q_if dq_if + k_if dk^r_if - k_if dk^w_if,
 //
 // the gradient of the sum of all log decays of f up to position i of the sequence.
+#pragma once
+
 #include "tensor/cpu/delta_chunk.h"
-#include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
-namespace {
-
-constexpr int64_t kRows = 16;  // of a band
 
 // y = exp(a - b), a <= b
 template <typename T>
@@ -143,6 +141,8 @@ class ChannelDecays {
   }
 
  private:
+  static constexpr int64_t kRows = 16;  // of a band
+
   const T* from_first(const Given<T>& in, int64_t i) const { return in.sums + (C_ + i) * F_; }
   const T* to_last(const Given<T>& in, int64_t i) const { return in.sums + (2 * C_ + i) * F_; }
 
@@ -252,22 +252,5 @@ class ChannelDecays {
 
   int64_t F_, M_, C_;
 };
-
-}  // namespace
-
-template <typename T>
-void channel_forward(Context& ctx, const ChunkShape& shape, const DeltaInput<T>& in, T* state,
-                     Strided<T> y) {
-  DeltaChunks<T, ChannelDecays>(shape, in).forward(ctx, state, y);
-}
-
-template <typename T>
-void channel_backward(Context& ctx, const ChunkShape& shape, const DeltaInput<T>& in,
-                      Strided<const T> dy, const T* state, T* dstate, const DeltaGradients<T>& d) {
-  DeltaChunks<T, ChannelDecays>(shape, in).backward(ctx, dy, state, dstate, d);
-}
-
-LINEA_KERNEL_TABLE(ChannelDecayKernels, .channel_forward = channel_forward<T>,
-                   .channel_backward = channel_backward<T>)
 
 }  // namespace linea::cpu
