@@ -131,8 +131,8 @@ template <typename T>
 struct Strided {
   T* data;
   int64_t stride;
-  LINEA_HOST_DEVICE T* at(int64_t bh) const {
-    return data == nullptr ? nullptr : data + bh * stride;
+  LINEA_HOST_DEVICE T* at(int64_t bh, int64_t first = 0) const {
+    return data == nullptr ? nullptr : data + bh * stride + first;
   }
   template <std::same_as<const T> U>
   operator Strided<U>() const {

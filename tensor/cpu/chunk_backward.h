@@ -31,14 +31,14 @@ QueryRows<T> queries_of(ChunkWork<T>& chunk, const ChunkInput<T>& in, const Head
   const int64_t M = chunk.shape.values, bh = chunk.bh;
   Arena<T>& arena = chunk.arena;
   QueryRows<T> q{expand(chunk.shape, in.q, bh, chunk.first, chunk.rows, arena),
-                 saved.denominator.at(bh) + chunk.first, nullptr, nullptr, nullptr};
+                 saved.denominator.at(bh, chunk.first), nullptr, nullptr, nullptr};
   T* const numerator = arena.take(chunk.rows * M);
   for (int64_t i = 0; i < chunk.rows; ++i)
     copy_scaled(dy.at(bh, chunk.first + i), numerator + i * M, M,
                 reciprocal_or_zero(q.denominator[i]));
   q.numerator = numerator;
   if (saved.scale.data == nullptr) return q;
-  q.row_scale = saved.scale.at(bh) + chunk.first;
+  q.row_scale = saved.scale.at(bh, chunk.first);
   T *offset = arena.take(chunk.rows), max = kNothing<T>;
   bool* const by_logs = arena.take_flags(chunk.rows);
   for (int64_t i = 0; i < chunk.rows; ++i) {

@@ -104,10 +104,9 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
                const int64_t bh = chunk.bh, first = chunk.first;
                if (reads)
                  chunk.take_keys(in, grads.scale != nullptr);
-               else if (in.decay.data != nullptr)
-                 running.decay(std::accumulate(in.decay.at(bh) + first,
-                                               in.decay.at(bh) + first + chunk.rows, T(0)));
-               const T* e = updates ? ddenominator.at(bh) + first : nullptr;
+               else if (const T* decay = in.decay.at(bh, first); decay != nullptr)
+                 running.decay(std::accumulate(decay, decay + chunk.rows, T(0)));
+               const T* e = updates ? ddenominator.at(bh, first) : nullptr;
                const QueryRows<T> q = updates ? queries_of(chunk, in, dy, saved) : QueryRows<T>{};
                if (reads) {
                  running.decay(chunk.k.decay);
@@ -115,7 +114,7 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
                  const Reading<T> later = running.read(chunk.k, chunk.empty, mine.arena);
                  T* gradient = mine.arena.take(chunk.rows * F);
                  key_gradient(mine, q, e, later, gradient, {dv.at(bh, first), dv.row},
-                              dweight.data == nullptr ? nullptr : dweight.at(bh) + first);
+                              dweight.at(bh, first));
                  write_gradient(shape, chunk.k.features, gradient, dk, bh, first, chunk.keys);
                  for (int64_t j = chunk.keys; j < chunk.rows; ++j)
                    std::fill_n(dk.at(bh, first + j), F, T(0));

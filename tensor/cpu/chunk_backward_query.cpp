@@ -66,7 +66,7 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
                   const int64_t bh = chunk.bh, first = chunk.first;
                   const QueryRows<T> q = queries_of(chunk, in, dy, saved);
                   const Reading<T> past = running.read(q.rows, chunk.empty, chunk.arena);
-                  T* e = ddenominator.at(bh) + first;  // -(dy_i . y_i) / d_i
+                  T* e = ddenominator.at(bh, first);  // -(dy_i . y_i) / d_i
                   for (int64_t i = 0; i < chunk.rows; ++i)
                     e[i] = -dot(dy.at(bh, first + i), y.at(bh, first + i), shape.values) *
                            reciprocal_or_zero(q.denominator[i]);

@@ -101,11 +101,11 @@ void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& i
         const Rows<T> q = expand(shape, in.q, chunk.bh, chunk.first, chunk.rows, chunk.arena);
         const Reading<T> past = running.read(q, chunk.empty, chunk.arena);
         const Strided<T> rows_y{y.at(chunk.bh, chunk.first), y.row};
-        T* const d = saved.denominator.at(chunk.bh) + chunk.first;
+        T* const d = saved.denominator.at(chunk.bh, chunk.first);
         if (states.scale == nullptr)
           read_plain(chunk, q, past, rows_y, d);
         else
-          read_scaled(chunk, q, past, rows_y, d, saved.scale.at(chunk.bh) + chunk.first);
+          read_scaled(chunk, q, past, rows_y, d, saved.scale.at(chunk.bh, chunk.first));
         for (int64_t i = 0; i < chunk.rows; ++i)
           scale_row(rows_y.at(i), shape.values, reciprocal_or_zero(d[i]));
       });

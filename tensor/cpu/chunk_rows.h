@@ -132,8 +132,7 @@ Rows<T> keys_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t bh, co
                 bool scaled, Arena<T>& arena) {
   Rows<T> keys = expand(shape, in.k, bh, chunk.first, chunk.keys, arena);
   if (!scaled) return keys;
-  const T* weight = in.weight.data == nullptr ? nullptr : in.weight.at(bh) + chunk.first;
-  const T* decay = in.decay.data == nullptr ? nullptr : in.decay.at(bh) + chunk.first;
+  const T *weight = in.weight.at(bh, chunk.first), *decay = in.decay.at(bh, chunk.first);
   T* offset = arena.take(chunk.keys);
   double past = 0;  // L
   for (int64_t j = 0; j < chunk.keys; ++j) {

@@ -119,7 +119,7 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
              [&](ChunkWork<T> chunk, StateAccumulator<T>& running) {
                Arena<T>& arena = chunk.arena;
                const int64_t bh = chunk.bh, row = bh * shape.length + chunk.first;
-               const T* e = ddenominator.at(bh) + chunk.first;
+               const T* e = ddenominator.at(bh, chunk.first);
                QueryRows<T> q{};
                if (in.q.data != nullptr) q = queries_of(chunk, in, dy, saved);
                if (dk != nullptr) {

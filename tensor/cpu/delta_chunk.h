@@ -86,7 +86,7 @@ class DeltaChunks {
         const Given<T> in = given(bh, chunk, scratch);
         write(chunk, in, state_of_bh, written, scratch);
         if (in.q != nullptr)
-          read(chunk, in, state_of_bh, written, y.at(bh) + chunk.first * M_, scratch);
+          read(chunk, in, state_of_bh, written, y.at(bh, chunk.first * M_), scratch);
         accumulate(chunk, in, written, state_of_bh, scratch);
       }
     });
@@ -120,7 +120,7 @@ class DeltaChunks {
       for (int64_t index = count - 1; index >= 0; --index)
         visit(index, [&](const Chunk& chunk, const Given<T>& in, T* before,
                          const Written<T>& written, const Arena<T>& scratch) {
-          go_back(chunk, in, before, written, dy.at(bh) + chunk.first * M_, dstate + bh * F_ * M_,
+          go_back(chunk, in, before, written, dy.at(bh, chunk.first * M_), dstate + bh * F_ * M_,
                   gradients_of(d, bh, chunk), scratch);
         });
     });
@@ -147,20 +147,15 @@ class DeltaChunks {
   // The inputs of a chunk of bh. Arena: the sums of its decays.
   Given<T> given(int64_t bh, const Chunk& chunk, Arena<T>& arena) const {
     const int64_t row = bh * shape_.length + chunk.first;
-    const auto from = [&](const Strided<const T>& x, int64_t width) -> const T* {
-      return x.data == nullptr ? nullptr : x.at(bh) + chunk.first * width;
-    };
-    return {in_.q == nullptr ? nullptr : in_.q + row * F_, in_.k + row * F_, from(in_.v, M_),
-            from(in_.beta, 1),
-            decays_.sums(chunk.rows, from(in_.log_decay, decays_.width()), arena)};
+    const T* log_decay = in_.log_decay.at(bh, chunk.first * decays_.width());
+    return {in_.q == nullptr ? nullptr : in_.q + row * F_, in_.k + row * F_,
+            in_.v.at(bh, chunk.first * M_), in_.beta.at(bh, chunk.first),
+            decays_.sums(chunk.rows, log_decay, arena)};
   }
   RowGradients<T> gradients_of(const DeltaGradients<T>& d, int64_t bh, const Chunk& chunk) const {
     const int64_t row = bh * shape_.length + chunk.first;
-    const auto from = [&](const Strided<T>& x, int64_t width) -> T* {
-      return x.data == nullptr ? nullptr : x.at(bh) + chunk.first * width;
-    };
-    return {d.q + row * F_, d.k + row * F_, from(d.v, M_), from(d.beta, 1),
-            from(d.log_decay, decays_.width())};
+    return {d.q + row * F_, d.k + row * F_, d.v.at(bh, chunk.first * M_),
+            d.beta.at(bh, chunk.first), d.log_decay.at(bh, chunk.first * decays_.width())};
   }
 
   void write(const Chunk& chunk, const Given<T>& in, const T* state, const Written<T>& out,
