@@ -112,6 +112,17 @@ void each_weight(const QueryRows<T>& q, const Rows<T>& k, int64_t i, int64_t j, 
   for (int64_t f = 0; f < k.F; ++f) body(f, exp_of(logs_q[f] + logs_k[f] + rest));
 }
 
+// Where the gradient through the products inside the chunk is summed: in dx or, where the state was
+// read with features of its own, by which dx is multiplied here, in zeros of the arena.
+template <typename T>
+T* gradient_inside(const Reading<T>& state, T* dx, int64_t count, Arena<T>& arena) {
+  if (!state.own_features) return dx;
+  multiply_rows(state.features, dx, count);
+  T* const inside = arena.take(count);
+  std::fill_n(inside, count, T(0));
+  return inside;
+}
+
 // y = x S^T for rows x of M and a state [F,M]. Arena: F M.
 template <typename T>
 void multiply_transposed(int64_t rows, int64_t F, int64_t M, const Operand<T>& x, const T* state,

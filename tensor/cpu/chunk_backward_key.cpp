@@ -35,23 +35,14 @@ void key_gradient(ChunkWork<T> chunk, const QueryRows<T>& q, const T* e, const R
   const int64_t F = chunk.shape.features, M = chunk.shape.values, K = chunk.keys;
   const Rows<T>& k = chunk.k;
   Arena<T>& arena = chunk.arena;
-  std::fill(dk + K * F, dk + chunk.rows * F, T(0));
-  for (int64_t j = K; j < chunk.rows; ++j) std::fill_n(dv.at(j), M, T(0));
+  const int64_t read = later.state == nullptr ? 0 : K;  // rows that later chunks write
+  std::fill(dk + read * F, dk + chunk.rows * F, T(0));
+  for (int64_t j = read; j < chunk.rows; ++j) std::fill_n(dv.at(j), M, T(0));
   if (dweight != nullptr) std::fill(dweight + K, dweight + chunk.rows, T(0));
   if (K == 0) return;
 
-  if (later.state == nullptr) {
-    std::fill_n(dk, K * F, T(0));
-    for (int64_t j = 0; j < K; ++j) std::fill_n(dv.at(j), M, T(0));
-  } else {
-    read_gradients(chunk, later, dk, dv);
-  }
-  T* inside = dk;
-  if (later.own_features) {
-    multiply_rows(later.features, dk, K * F);
-    inside = arena.take(K * F);
-    std::fill_n(inside, K * F, T(0));
-  }
+  if (read > 0) read_gradients(chunk, later, dk, dv);
+  T* const inside = gradient_inside(later, dk, K * F, arena);
   T* products = nullptr;
   if (q.numerator != nullptr) {
     const T* visible = visible_of(q, chunk);

@@ -31,12 +31,7 @@ void query_gradient(ChunkWork<T> chunk, const QueryRows<T>& q, const Reading<T>&
       add_row(past.key_sum, dq + i * F, F,
               past.scale == nullptr ? e[i] : e[i] * factor(past.scale[i], q.row_scale[i]));
   }
-  T* inside = dq;
-  if (past.own_features) {
-    multiply_rows(past.features, dq, C * F);
-    inside = arena.take(C * F);
-    std::fill_n(inside, C * F, T(0));
-  }
+  T* const inside = gradient_inside(past, dq, C * F, arena);
   T* grads = nullptr;
   if (k.count > 0) {
     grads = arena.take(C * chunk.keys);
