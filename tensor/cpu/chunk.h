@@ -213,15 +213,14 @@ inline int64_t chunk_workspace(const ChunkShape& shape) {
 template <typename T, typename Body>
 void each_chunk(Context& ctx, const ChunkShape& shape, const ChunkState<T>& states, int64_t values,
                 int64_t each, bool back, const Body& body) {
-  const Workspace<T> workspace(ctx, ctx.threads * each);
   const int64_t last = chunk_count(shape) - 1;
   ChunkShape of_states = shape;
   of_states.values = values;
-  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
+  parallel_arenas<T>(ctx, shape.batch_heads, kGrain, each, [&](int64_t bh, Arena<T> arena) {
     StateAccumulator<T> running(states, bh, of_states);
     for (int64_t i = 0; i <= last; ++i)
       body(ChunkWork<T>{chunk_at(shape, bh, back ? last - i : i), shape, bh, shape.starts && i == 0,
-                        shape.ends && i == last, Arena<T>(workspace.data() + thread * each)},
+                        shape.ends && i == last, arena},
            running);
   });
 }

@@ -36,22 +36,6 @@ inline int64_t chunk_count(const ChunkShape& shape) {
   return (shape.length + shape.chunk - 1) / shape.chunk;
 }
 
-// A stack of arrays in one thread's workspace, released together.
-template <typename T>
-class Arena {
- public:
-  explicit Arena(T* data) : next_(data) {}
-  T* take(int64_t count) {
-    T* result = next_;
-    next_ += count;
-    return result;
-  }
-  bool* take_flags(int64_t count) { return reinterpret_cast<bool*>(take(count)); }
-
- private:
-  T* next_;
-};
-
 // The queries or keys of a chunk: feature f of row i is features[i,f] exp(offset[i]). The offset of
 // a query is 0 until its denominator is known.
 template <typename T>

@@ -9,10 +9,10 @@ namespace linea::cpu {
 template <typename T>
 void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const T* t, T* u) {
   const int64_t F = shape.features, D = shape.key_size;
-  const Workspace<T> workspace(ctx, ctx.threads * F);
-  parallel_items(ctx, shape.batch_heads, F * (D + 16 * shape.rows), [&](int64_t bh, int thread) {
+  const int64_t cost = F * (D + 16 * shape.rows);
+  parallel_arenas<T>(ctx, shape.batch_heads, cost, F, [&](int64_t bh, Arena<T> arena) {
     const T* codes = codebook + shape.head(bh) * F * D;
-    T* half = workspace.data() + thread * F;
+    T* half = arena.take(F);
     for (int64_t f = 0; f < F; ++f) half[f] = dot(codes + f * D, codes + f * D, D) / T(2);
     const T inverse = T(1) / *t;
     for (int64_t row = 0; row < shape.rows; ++row) {

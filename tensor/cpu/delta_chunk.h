@@ -75,9 +75,7 @@ class DeltaChunks {
   void forward(Context& ctx, T* state, const Strided<T>& y) const {
     if (F_ == 0 || M_ == 0) return;
     const int64_t each = written_size() + scratch_size();
-    const Workspace<T> workspace(ctx, ctx.threads * each);
-    parallel_items(ctx, shape_.batch_heads, kGrain, [&](int64_t bh, int thread) {
-      Arena<T> arena(workspace.data() + thread * each);
+    parallel_arenas<T>(ctx, shape_.batch_heads, kGrain, each, [&](int64_t bh, Arena<T> arena) {
       const Written<T> written = take_written(arena);
       T* state_of_bh = state + bh * F_ * M_;
       for (int64_t index = 0; index < chunk_count(shape_); ++index) {
@@ -98,9 +96,8 @@ class DeltaChunks {
     if (F_ == 0 || M_ == 0) return;
     const int64_t count = chunk_count(shape_), saved = F_ * M_ + written_size();  // of each chunk
     const int64_t each = count * saved + scratch_size();
-    const Workspace<T> workspace(ctx, ctx.threads * each);
-    parallel_items(ctx, shape_.batch_heads, kGrain, [&](int64_t bh, int thread) {
-      T* chunk_memory = workspace.data() + thread * each;
+    parallel_arenas<T>(ctx, shape_.batch_heads, kGrain, each, [&](int64_t bh, Arena<T> all) {
+      T* chunk_memory = all.take(each);
       const auto visit = [&](int64_t index, const auto& body) {
         const Chunk chunk = chunk_at(shape_, bh, index);
         Arena<T> arena(chunk_memory + index * saved), scratch(chunk_memory + count * saved);

@@ -63,13 +63,12 @@ void muon(Context& ctx, const MuonConstants& constants, const MuonMatrix<T>* mat
                   m = std::min(matrices[i].rows, matrices[i].cols);
     largest = std::max(largest, 2 * n + 2 * m * m);
   }
-  const Workspace<T> workspace(ctx, largest * ctx.threads);
   const double rate = constants.rate * ctx.step->learning_rate;
   const T clip = static_cast<T>(ctx.step->clip_scale);
-  const auto update = [&](int64_t index, int thread) {
+  const auto update = [&](int64_t index, Arena<T> arena) {
     const MuonMatrix<T>& of = matrices[index];
     const int64_t n = of.rows * of.cols;
-    T* const x = workspace.data() + thread * largest;
+    T* const x = arena.take(largest);
     take_direction(constants, clip, of, x);
     orthogonalize(of.rows, of.cols, x, x + n);
     const double stretch =
@@ -79,7 +78,7 @@ void muon(Context& ctx, const MuonConstants& constants, const MuonMatrix<T>* mat
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) of.parameter[i] = keep * of.parameter[i] - step * x[i];
   };
-  parallel_items(ctx, static_cast<int64_t>(count), kGrain, update);
+  parallel_arenas<T>(ctx, static_cast<int64_t>(count), kGrain, largest, update);
 }
 
 LINEA_KERNEL_TABLE(MuonKernels, .muon = muon<T>)

@@ -54,6 +54,32 @@ void parallel_items(const Context& ctx, int64_t count, int64_t cost, const Body&
   share_items(count, in_region() ? 1 : threads, body);
 }
 
+// A stack of arrays in one thread's workspace, released together.
+template <typename T>
+class Arena {
+ public:
+  explicit Arena(T* data) : next_(data) {}
+  T* take(int64_t count) {
+    T* result = next_;
+    next_ += count;
+    return result;
+  }
+  bool* take_flags(int64_t count) { return reinterpret_cast<bool*>(take(count)); }
+
+ private:
+  T* next_;
+};
+
+// parallel_items whose body(item, arena) has `each` elements of its thread's memory.
+template <typename T, typename Body>
+void parallel_arenas(const Context& ctx, int64_t count, int64_t cost, int64_t each,
+                     const Body& body) {
+  const Workspace<T> workspace(ctx, ctx.threads * each);
+  parallel_items(ctx, count, cost, [&](int64_t item, int thread) {
+    body(item, Arena<T>(workspace.data() + thread * each));
+  });
+}
+
 // body(row, sums) over R rows, which adds to its `sums` [width]; total = the sums of all rows. Rows are
 // summed in 64 fixed groups, then the groups in order: the same bits at any number of threads.
 template <typename T, typename Body>

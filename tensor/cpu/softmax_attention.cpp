@@ -101,10 +101,8 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
   const int64_t D = shape.key_size, M = shape.value_size,
                 blocks = (shape.queries + kQueries - 1) / kQueries;
   const int64_t each = kQueries * (kKeys + D + M + 2) + kKeys * D;
-  const Workspace<T> workspace(ctx, ctx.threads * each);
-  const auto one = [&](int64_t item, int thread) {
+  const auto one = [&](int64_t item, Arena<T> arena) {
     const int64_t bh = item / blocks, query = item % blocks * kQueries;
-    Arena<T> arena(workspace.data() + thread * each);
     Block block(shape, bh, query);
     const int64_t rows = block.rows;
     const T* block_q = gather(q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
@@ -125,8 +123,8 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
     }
     scatter(running.y, rows, M, running.total, y, bh, query);
   };
-  parallel_items(ctx, shape.batch_heads * blocks,
-                 std::min(kQueries, shape.queries) * shape.keys * (D + M), one);
+  const int64_t cost = std::min(kQueries, shape.queries) * shape.keys * (D + M);
+  parallel_arenas<T>(ctx, shape.batch_heads * blocks, cost, each, one);
 }
 
 template <typename T>
@@ -137,14 +135,13 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
                                 const HeadRows<T>& dk, const HeadRows<T>& dv) {
   const int64_t D = shape.key_size, M = shape.value_size;
   const int64_t each = kQueries * (2 * kKeys + 2 * D + M + 2) + kKeys * (D + M);
-  const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
+  parallel_arenas<T>(ctx, shape.batch_heads, kGrain, each, [&](int64_t bh, Arena<T> all) {
     for (int64_t j = 0; j < shape.keys; ++j) {
       std::fill_n(dk.at(bh, j), D, T(0));
       std::fill_n(dv.at(bh, j), M, T(0));
     }
     for (int64_t query = 0; query < shape.queries; query += kQueries) {
-      Arena<T> arena(workspace.data() + thread * each);
+      Arena<T> arena = all;
       Block block(shape, bh, query);
       const int64_t rows = block.rows;
       const T* block_q = gather(q, bh, query, rows, D, static_cast<T>(shape.scale), arena);

@@ -240,17 +240,17 @@ void sparse_attention(Context& ctx, const SparseShape& shape, const AttentionRow
   const int64_t BH = shape.batch_heads, N = shape.queries, D = shape.key_size, M = shape.value_size;
   const Extents extents(shape);
   const int64_t each = kKeyTile * (kKeyTile + 3 * D + 2 * M);
-  const Workspace<T> workspace(ctx, ctx.threads * each), totals(ctx, BH * N);
+  const Workspace<T> totals(ctx, BH * N);
   std::fill_n(log_sums, BH * N, kNothing<T>);
   std::fill_n(totals.data(), BH * N, T(0));
   parallel_rows(ctx, BH * N, M, [&](int64_t row) { std::fill_n(y.at(row / N, row % N), M, T(0)); });
   for (int64_t part = 0; part < extents.parts; ++part)
-    parallel_items(ctx, BH * extents.blocks, kGrain, [&](int64_t item, int thread) {
+    parallel_arenas<T>(ctx, BH * extents.blocks, kGrain, each, [&](int64_t item, Arena<T> arena) {
       const int64_t bh = item / extents.blocks, block = item % extents.blocks;
       const KeyTileSet& set = shape.sets[bh];
       if (part < set.count && block < tiles_of(set.parts[part].queries.count))
         read_block(shape, in, bias, bh, set.parts[part], block, log_sums + bh * N,
-                   totals.data() + bh * N, y, Arena<T>(workspace.data() + thread * each));
+                   totals.data() + bh * N, y, arena);
     });
   parallel_rows(ctx, BH * N, M, [&](int64_t row) {
     const T total = totals.data()[row];
@@ -268,7 +268,6 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
   const int64_t D = shape.key_size, M = shape.value_size, N = shape.queries;
   const T scale = static_cast<T>(shape.scale);
   const int64_t each = kKeyTile * (2 * kKeyTile + 5 * D + 4 * M + std::max(D, M) + 2);
-  const Workspace<T> workspace(ctx, ctx.threads * each);
   const auto one = [&](int64_t bh, const Part& part, int64_t block, Arena<T> arena) {
     const int64_t valid = valid_keys(shape.valid, bh, shape.keys);
     const Block queries(part.queries, block);
@@ -325,7 +324,7 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
     }
     add_rows(dq, bh, queries, D, scale, grads.q);
   };
-  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
+  parallel_arenas<T>(ctx, shape.batch_heads, kGrain, each, [&](int64_t bh, Arena<T> arena) {
     if (dbias != nullptr) std::fill_n(dbias + bh * shape.bias_length, shape.bias_length, T(0));
     for (int64_t i = 0; i < N && !shape.adds; ++i) std::fill_n(grads.q.at(bh, i), D, T(0));
     for (int64_t j = 0; j < shape.keys && !shape.adds; ++j) {
@@ -334,7 +333,7 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
     }
     for (int64_t part = 0; part < shape.sets[bh].count; ++part)
       for (int64_t block = 0; block < tiles_of(shape.sets[bh].parts[part].queries.count); ++block)
-        one(bh, shape.sets[bh].parts[part], block, Arena<T>(workspace.data() + thread * each));
+        one(bh, shape.sets[bh].parts[part], block, arena);
   });
 }
 

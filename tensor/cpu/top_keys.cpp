@@ -99,16 +99,15 @@ template <typename T>
 void top_keys(Context& ctx, const TopKeysShape& shape, const HeadRows<const T>& q,
               const HeadRows<const T>& k, int32_t* chosen) {
   const int64_t D = shape.key_size, blocks = (shape.queries + kQueries - 1) / kQueries;
-  const int64_t each = (D + 1) * kKeys;
-  const Workspace<double> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.batch_heads * blocks, kGrain, [&](int64_t item, int thread) {
+  const int64_t each = (D + 1) * kKeys, items = shape.batch_heads * blocks;
+  parallel_arenas<double>(ctx, items, kGrain, each, [&](int64_t item, Arena<double> arena) {
     const int64_t bh = item / blocks, first = item % blocks * kQueries;
     const int64_t rows = std::min(kQueries, shape.queries - first);
     const int64_t valid = valid_keys(shape.valid, bh, shape.keys);
     const auto seen = [&](int64_t i) {
       return shape.causal ? std::min(valid, shape.position(i) + 1) : valid;
     };
-    double *const columns = workspace.data() + thread * each, *const scores = columns + D * kKeys;
+    double *const columns = arena.take(D * kKeys), *const scores = arena.take(kKeys);
     std::vector<Best> best(static_cast<size_t>(rows), Best(shape.count));
     for (int64_t key = 0; key < seen(first + rows - 1); key += kKeys) {
       const int64_t count = std::min(kKeys, valid - key);
@@ -143,14 +142,13 @@ void largest_product(Context& ctx, const LargestProductShape& shape, const HeadR
   const int64_t W = shape.width, C = shape.columns, R = shape.rounds;
   const int64_t blocks = (shape.rows + kRows - 1) / kRows;
   const int64_t each = (W + kTogether) * C + W * kTogether;
-  const Workspace<double> workspace(ctx, ctx.threads * each);
-  parallel_items(
-      ctx, shape.batch_heads * R * blocks, std::min(shape.rows, kRows) * W * C,
-      [&](int64_t item, int thread) {
+  parallel_arenas<double>(
+      ctx, shape.batch_heads * R * blocks, std::min(shape.rows, kRows) * W * C, each,
+      [&](int64_t item, Arena<double> arena) {
         const int64_t bh = item / (R * blocks), round = item / blocks % R,
                       first = item % blocks * kRows;
-        double *const columns = workspace.data() + thread * each, *const products = columns + W * C,
-                      *const rows = products + kTogether * C;
+        double *const columns = arena.take(W * C), *const products = arena.take(kTogether * C),
+                      *const rows = arena.take(W * kTogether);
         const T* const own = w + (bh % shape.heads * R + round) * W * C;
         for (int64_t i = 0; i < W * C; ++i) columns[i] = rounded(static_cast<double>(own[i]));
         const int64_t end = std::min(shape.rows, first + kRows);
@@ -173,12 +171,11 @@ void listed_attention(Context& ctx, const TopKeysShape& shape, const AttentionRo
                       const int32_t* chosen, const HeadRows<T>& y, T* log_sums) {
   const int64_t D = shape.key_size, M = shape.value_size, K = shape.count + 1, N = shape.queries;
   const T scale = static_cast<T>(shape.scale);
-  const Workspace<T> workspace(ctx, ctx.threads * K);
-  parallel_items(ctx, shape.batch_heads * N, K * (D + M), [&](int64_t row, int thread) {
+  const int64_t cost = K * (D + M);
+  parallel_arenas<T>(ctx, shape.batch_heads * N, cost, K, [&](int64_t row, Arena<T> arena) {
     const int64_t bh = row / N, i = row % N;
     const int32_t* const keys = chosen + row * K;
-    T* const a = workspace.data() + thread * K;
-    T* const to = y.at(bh, i);
+    T *const a = arena.take(K), *const to = y.at(bh, i);
     T max = kNothing<T>, total = 0;
     std::fill_n(to, M, T(0));
     each_chosen(keys, K, [&](int64_t n, int64_t j) {
