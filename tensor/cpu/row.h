@@ -64,4 +64,28 @@ T largest(const T* x, int64_t count) {
   return max > std::numeric_limits<T>::lowest() ? max : kNothing<T>;
 }
 
+// Adds scores of a row of softmax to its running maximum and sum; they become weights. Returns the
+// factor of what was summed before.   (Milakov & Gimelshein 2018)
+template <typename T>
+T add_scores(T* scores, int64_t count, T& running_max, T& running_total) {
+  const T max = std::max(running_max, largest(scores, count));
+  T total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t j = 0; j < count; ++j) total += scores[j] = exp_below(scores[j] - max);
+  const T shrink = factor(running_max, max);
+  running_total = shrink * running_total + total;
+  running_max = max;
+  return shrink;
+}
+
+// Scores become weights a = exp(score - log_sum), products dy.v their gradients a (dy.v - dy.y).
+template <typename T>
+void weigh_scores(T* scores, T* products, int64_t count, T log_sum, T along) {
+#pragma omp simd
+  for (int64_t j = 0; j < count; ++j) {
+    scores[j] = exp_below(scores[j] - log_sum);
+    products[j] = scores[j] * (products[j] - along);
+  }
+}
+
 }  // namespace linea::cpu

@@ -80,13 +80,7 @@ void accumulate(const Block& block, int64_t M, T* scores, const ValueRows<T>& v,
     T* row = scores + i * block.keys + block.from(i);
     const int64_t seen = block.seen(i) - block.from(i);
     if (seen == 0) continue;
-    const T max = std::max(running.max[i], largest(row, seen));
-    T total = 0;
-#pragma omp simd reduction(+ : total)
-    for (int64_t j = 0; j < seen; ++j) total += row[j] = exp_below(row[j] - max);
-    const T shrink = factor(running.max[i], max);
-    running.total[i] = shrink * running.total[i] + total;
-    running.max[i] = max;
+    const T shrink = add_scores(row, seen, running.max[i], running.total[i]);
     if (shrink != T(1)) scale_row(running.y + i * M, M, shrink);
   }
   add_past(block, M, scores, v, running.y, M);
@@ -159,14 +153,8 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
         band_products(block, M, block_dy, block_v, grads, arena);
         for (int64_t i = 0; i < rows; ++i) {
           const int64_t from = i * block.keys + block.from(i);
-          T *a = weights + from, *g = grads + from;
-          const T shift = log_sums[bh * shape.queries + query + i];
-          const int64_t seen = block.seen(i) - block.from(i);
-#pragma omp simd
-          for (int64_t j = 0; j < seen; ++j) {
-            a[j] = exp_below(a[j] - shift);
-            g[j] = a[j] * (g[j] - along[i]);
-          }
+          weigh_scores(weights + from, grads + from, block.seen(i) - block.from(i),
+                       log_sums[bh * shape.queries + query + i], along[i]);
         }
         hide_unseen(block, weights);
         hide_unseen(block, grads);

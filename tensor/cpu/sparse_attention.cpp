@@ -176,16 +176,7 @@ T accumulate_row(uint64_t bits, int64_t keys, T* row, T& row_max, T& row_total) 
   clear_outside(hull, keys, row);
   if (bits == 0) return T(1);
   hide(bits, row, hull);
-  T* const seen = row + hull.first;
-  const int64_t count = hull.end - hull.first;
-  const T max = std::max(row_max, largest(seen, count));
-  T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t j = 0; j < count; ++j) total += seen[j] = exp_below(seen[j] - max);
-  const T shrink = factor(row_max, max);
-  row_total = shrink * row_total + total;
-  row_max = max;
-  return shrink;
+  return add_scores(row + hull.first, hull.end - hull.first, row_max, row_total);
 }
 
 // The tiles of a block of queries.
@@ -294,13 +285,9 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
         const uint64_t seen = queries.position(i) < 0 ? 0 : tile.bits[i];
         const Hull hull = hull_of(seen);
         hide(seen, a, hull);
-        const T shift = hull.end == 0 ? T(0) : log_sums[bh * N + queries.position(i)],
-                inner = along[i];
-#pragma omp simd
-        for (int64_t j = hull.first; j < hull.end; ++j) {
-          a[j] = exp_below(a[j] - shift);
-          ga[j] = a[j] * (ga[j] - inner);
-        }
+        if (hull.end > 0)
+          weigh_scores(a + hull.first, ga + hull.first, hull.end - hull.first,
+                       log_sums[bh * N + queries.position(i)], along[i]);
         clear_outside(hull, tile.keys, a);
         clear_outside(hull, tile.keys, ga);
         if (dbias == nullptr || hull.end == 0) continue;
