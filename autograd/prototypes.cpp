@@ -138,8 +138,7 @@ struct Prototypes {
     const SoftmaxShape shape = over_all(p, k, v.size(3), valid);
     y = Tensor(p.shape().with(-1, v.size(3)), p.dtype());
     l = Tensor({shape.batch_heads, shape.queries}, p.dtype());
-    LINEA_LAUNCH(softmax_attention, p.dtype(), shape, HeadTensor(p), HeadTensor(k), HeadTensor(v),
-                 HeadTensor(y), ops::data(l));
+    LINEA_LAUNCH(softmax_attention, p.dtype(), shape, Heads{p, k, v}, HeadTensor(y), ops::data(l));
     listed_y = Tensor(y.shape(), p.dtype());
     listed_l = Tensor(l.shape(), p.dtype());
     LINEA_LAUNCH(listed_attention, p.dtype(), over_list(p, k, v.size(3), valid, list.size(3) - 1),
@@ -194,8 +193,8 @@ struct Prototypes {
       wide_y.data<T>()[row * W + M] = wide_t.data<T>()[row * W + M] = -1;
     }
     const Heads given{p, k, wide_v}, all = given.new_gradients(p.dtype());
-    LINEA_LAUNCH(softmax_attention_backward, p.dtype(), over_all(p, k, W, valid), given.q, given.k,
-                 given.v, HeadTensor(wide_y), ops::data(l), HeadTensor(dy), all.q, all.k, all.v);
+    LINEA_LAUNCH(softmax_attention_backward, p.dtype(), over_all(p, k, W, valid), given,
+                 HeadTensor(wide_y), ops::data(l), HeadTensor(dy), all);
     TopKeysShape shape = over_list(p, k, W, valid, list.size(3) - 1);
     shape.adds = true;
     LINEA_LAUNCH(listed_attention_backward, p.dtype(), shape, given, ops::data(list),

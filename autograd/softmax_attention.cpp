@@ -43,7 +43,7 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int6
     return softmax_shape(given.q, given.k, given.v, {mask.causal, some.of(mask.valid)}, window);
   };
   saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
-    LINEA_LAUNCH(softmax_attention, y.dtype(), shape_of(given, some), given.q, given.k, given.v,
+    LINEA_LAUNCH(softmax_attention, y.dtype(), shape_of(given, some), given,
                  given.output_heads(some.of(y)), ops::data(some.of(log_sums, H)));
   });
   const Tensor saved_y = ops::cast(y, saved_dtype(y.dtype()));
@@ -54,10 +54,9 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int6
         saved.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
           const Tensor result = ops::cast(some.of(saved_y), dy.dtype());
           const Heads grads = all.batch(some.first, some.count);
-          LINEA_LAUNCH(softmax_attention_backward, dy.dtype(), shape_of(given, some), given.q,
-                       given.k, given.v, given.output_heads(result),
-                       ops::data(some.of(log_sums, H)), given.output_heads(some.of(dy)), grads.q,
-                       grads.k, grads.v);
+          LINEA_LAUNCH(softmax_attention_backward, dy.dtype(), shape_of(given, some), given,
+                       given.output_heads(result), ops::data(some.of(log_sums, H)),
+                       given.output_heads(some.of(dy)), grads);
         });
         return input_gradients(all);
       },
@@ -72,8 +71,8 @@ Tensor softmax_step(KeySlots& slots, const AttentionInputs& in, bool ring) {
   SoftmaxShape shape = softmax_shape(position.q, slots.keys, slots.values, {false, {}}, 0);
   shape.keys = static_cast<int64_t>(slots.positions.size());
   const Tensor log_sums({shape.batch_heads}, sum_dtype(y.dtype()));
-  LINEA_LAUNCH(softmax_attention, y.dtype(), shape, position.q, HeadTensor(slots.keys),
-               HeadTensor(slots.values), position.output_heads(y), ops::data(log_sums));
+  LINEA_LAUNCH(softmax_attention, y.dtype(), shape, Heads{position.q, slots.keys, slots.values},
+               position.output_heads(y), ops::data(log_sums));
   return y;
 }
 

@@ -285,43 +285,43 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
 }  // namespace
 
 template <typename T>
-void softmax_attention(Context& ctx, const SoftmaxShape& given, const HeadRows<const T>& q,
-                       const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& y,
-                       Accumulator<T>* log_sums) {
+void softmax_attention(Context& ctx, const SoftmaxShape& given, const AttentionRows<const T>& in,
+                       const HeadRows<T>& y, Accumulator<T>* log_sums) {
   const SoftmaxShape shape = as_multiplied<T>(ctx, given, true);
   if (shape.batch_heads == 0 || shape.queries == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
-    if (attend_panels(ctx, shape, q, k, v, y, log_sums)) return;
+    if (attend_panels(ctx, shape, in.q, in.k, in.v, y, log_sums)) return;
   const int64_t tiles = tiles_of(shape.queries);
   launch(attend<T>,
          dim3(static_cast<unsigned>(shape.batch_heads * tiles),
               static_cast<unsigned>(tiles_of(shape.value_size))),
-         dim3(kBlockThreads), 0, stream(ctx), shape, tiles, q, k, v, y, log_sums);
+         dim3(kBlockThreads), 0, stream(ctx), shape, tiles, in.q, in.k, in.v, y, log_sums);
 }
 
 template <typename T>
-void softmax_attention_backward(Context& ctx, const SoftmaxShape& given, const HeadRows<const T>& q,
-                                const HeadRows<const T>& k, const HeadRows<const T>& v,
-                                const HeadRows<const T>& y, const Accumulator<T>* log_sums,
-                                const HeadRows<const T>& dy, const HeadRows<T>& dq,
-                                const HeadRows<T>& dk, const HeadRows<T>& dv) {
+void softmax_attention_backward(Context& ctx, const SoftmaxShape& given,
+                                const AttentionRows<const T>& rows, const HeadRows<const T>& y,
+                                const Accumulator<T>* log_sums, const HeadRows<const T>& dy,
+                                const AttentionRows<T>& grads) {
   const SoftmaxShape shape = as_multiplied<T>(ctx, given, true);
   if (shape.batch_heads == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
-    if (attend_panels_backward(ctx, shape, q, k, v, y, log_sums, dy, dq, dk, dv)) return;
-  const Given<T> in{q, k, v, y, dy, log_sums};
+    if (attend_panels_backward(ctx, shape, rows.q, rows.k, rows.v, y, log_sums, dy, grads.q,
+                               grads.k, grads.v))
+      return;
+  const Given<T> in{rows.q, rows.k, rows.v, y, dy, log_sums};
   const int64_t queries = tiles_of(shape.queries), keys = tiles_of(shape.keys);
   const int64_t widest = shape.key_size > shape.value_size ? shape.key_size : shape.value_size;
   if (shape.queries > 0)
     launch(gradient_of_queries<T>,
            dim3(static_cast<unsigned>(shape.batch_heads * queries),
                 static_cast<unsigned>(tiles_of(shape.key_size))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, queries, in, dq);
+           dim3(kBlockThreads), 0, stream(ctx), shape, queries, in, grads.q);
   if (shape.keys > 0)
     launch(gradient_of_keys<T>,
            dim3(static_cast<unsigned>(shape.batch_heads * keys),
                 static_cast<unsigned>(tiles_of(widest))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, keys, in, dk, dv);
+           dim3(kBlockThreads), 0, stream(ctx), shape, keys, in, grads.k, grads.v);
 }
 
 LINEA_KERNEL_TABLE(SoftmaxAttentionKernels, .softmax_attention = softmax_attention<T>,

@@ -302,14 +302,11 @@ struct RotaryKernels {
 template <typename T>
 struct SoftmaxAttentionKernels {
   using A = Accumulator<T>;
-  void (*softmax_attention)(Context&, const SoftmaxShape&, const HeadRows<const T>& q,
-                            const HeadRows<const T>& k, const HeadRows<const T>& v,
+  void (*softmax_attention)(Context&, const SoftmaxShape&, const AttentionRows<const T>&,
                             const HeadRows<T>& y, A* log_sums);
-  void (*softmax_attention_backward)(Context&, const SoftmaxShape&, const HeadRows<const T>& q,
-                                     const HeadRows<const T>& k, const HeadRows<const T>& v,
+  void (*softmax_attention_backward)(Context&, const SoftmaxShape&, const AttentionRows<const T>&,
                                      const HeadRows<const T>& y, const A* log_sums,
-                                     const HeadRows<const T>& dy, const HeadRows<T>& dq,
-                                     const HeadRows<T>& dk, const HeadRows<T>& dv);
+                                     const HeadRows<const T>& dy, const AttentionRows<T>& grads);
 };
 
 // Decisions (autograd/decisions.h), and softmax attention over the `chosen` keys of largest q.k

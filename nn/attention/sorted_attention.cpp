@@ -43,8 +43,9 @@ class SortedPass {
       each_segment(first_bh, batch_heads, [&](const Segment& at) {
         const Ranges ranges = ranges_of(at);
         const Tensor keys = joined(k_, at), values = joined(v_, at);
-        table_.softmax_attention(context(), shape_of(at, ranges), rows(q_, at), all(keys),
-                                 all(values), rows(y, at), sums(log_sums, at));
+        table_.softmax_attention(context(), shape_of(at, ranges),
+                                 {rows(q_, at), all(keys), all(values)}, rows(y, at),
+                                 sums(log_sums, at));
       });
     });
   }
@@ -59,9 +60,9 @@ class SortedPass {
         const Ranges ranges = ranges_of(at);
         const Tensor keys = joined(k_, at), values = joined(v_, at),
                      dkeys(keys.shape(), keys.dtype()), dvalues(values.shape(), values.dtype());
-        table_.softmax_attention_backward(context(), shape_of(at, ranges), rows(q_, at), all(keys),
-                                          all(values), rows(y, at), sums(log_sums, at),
-                                          rows(dy, at), rows(dq, at), all(dkeys), all(dvalues));
+        table_.softmax_attention_backward(
+            context(), shape_of(at, ranges), {rows(q_, at), all(keys), all(values)}, rows(y, at),
+            sums(log_sums, at), rows(dy, at), {rows(dq, at), all(dkeys), all(dvalues)});
         const Tensor dsorted_k = give_back(dkeys, at, dk), dsorted_v = give_back(dvalues, at, dv);
         add_to_ds(dsorted_k, k_, at, 0);
         add_to_ds(dsorted_v, v_, at, 1);

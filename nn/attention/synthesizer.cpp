@@ -120,9 +120,9 @@ class SynthesizerAttention final : public Attention {
       shape.scale = 1;
       shape.ranges = {.first = 0, .end = now + 1};
       kernels<T>(context().device)
-          .softmax_attention(context(), shape, rows, keys,
-                             HeadTensor(state.values.values).rows<T>(), HeadTensor(y).rows<T>(),
-                             log_sums.data<T>());
+          .softmax_attention(context(), shape,
+                             {rows, keys, HeadTensor(state.values.values).rows<T>()},
+                             HeadTensor(y).rows<T>(), log_sums.data<T>());
     });
     return y;
   }

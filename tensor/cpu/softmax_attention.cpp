@@ -89,9 +89,8 @@ void accumulate(const Block& block, int64_t M, T* scores, const ValueRows<T>& v,
 }  // namespace
 
 template <typename T>
-void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<const T>& q,
-                       const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& y,
-                       T* log_sums) {
+void softmax_attention(Context& ctx, const SoftmaxShape& shape, const AttentionRows<const T>& in,
+                       const HeadRows<T>& y, T* log_sums) {
   const int64_t D = shape.key_size, M = shape.value_size,
                 blocks = (shape.queries + kQueries - 1) / kQueries;
   const int64_t each = kQueries * (kKeys + D + M + 2) + kKeys * D;
@@ -99,15 +98,15 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
     const int64_t bh = item / blocks, query = item % blocks * kQueries;
     Block block(shape, bh, query);
     const int64_t rows = block.rows;
-    const T* block_q = gather(q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
+    const T* block_q = gather(in.q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
     const RunningSums<T> running{arena.take(rows), arena.take(rows), arena.take(rows * M)};
     std::fill_n(running.max, rows, kNothing<T>);
     std::fill_n(running.total, rows, T(0));
     std::fill_n(running.y, rows * M, T(0));
     T* scores = arena.take(kQueries * kKeys);
     for (; block.keys > 0; block.go_to(block.key + kKeys)) {
-      band_products(block, D, {block_q, D}, value_rows(k, bh, block.key), scores, arena);
-      accumulate(block, M, scores, value_rows(v, bh, block.key), running);
+      band_products(block, D, {block_q, D}, value_rows(in.k, bh, block.key), scores, arena);
+      accumulate(block, M, scores, value_rows(in.v, bh, block.key), running);
     }
     for (int64_t i = 0; i < rows; ++i) {
       T& total = running.total[i];
@@ -122,47 +121,46 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
 }
 
 template <typename T>
-void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const HeadRows<const T>& q,
-                                const HeadRows<const T>& k, const HeadRows<const T>& v,
-                                const HeadRows<const T>& y, const T* log_sums,
-                                const HeadRows<const T>& dy, const HeadRows<T>& dq,
-                                const HeadRows<T>& dk, const HeadRows<T>& dv) {
+void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape,
+                                const AttentionRows<const T>& in, const HeadRows<const T>& y,
+                                const T* log_sums, const HeadRows<const T>& dy,
+                                const AttentionRows<T>& grads) {
   const int64_t D = shape.key_size, M = shape.value_size;
   const int64_t each = kQueries * (2 * kKeys + 2 * D + M + 2) + kKeys * (D + M);
   parallel_arenas<T>(ctx, shape.batch_heads, kGrain, each, [&](int64_t bh, Arena<T> all) {
     for (int64_t j = 0; j < shape.keys; ++j) {
-      std::fill_n(dk.at(bh, j), D, T(0));
-      std::fill_n(dv.at(bh, j), M, T(0));
+      std::fill_n(grads.k.at(bh, j), D, T(0));
+      std::fill_n(grads.v.at(bh, j), M, T(0));
     }
     for (int64_t query = 0; query < shape.queries; query += kQueries) {
       Arena<T> arena = all;
       Block block(shape, bh, query);
       const int64_t rows = block.rows;
-      const T* block_q = gather(q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
+      const T* block_q = gather(in.q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
       const ValueRows<T> block_dy = value_rows(dy, bh, query);
       T *along = arena.take(rows), *scale = arena.take(rows), *block_dq = arena.take(rows * D);
       std::fill_n(scale, rows, static_cast<T>(shape.scale));
       std::fill_n(block_dq, rows * D, T(0));
       for (int64_t i = 0; i < rows; ++i)
         along[i] = dot(dy.at(bh, query + i), y.at(bh, query + i), M);
-      T *weights = arena.take(kQueries * kKeys), *grads = arena.take(kQueries * kKeys);
+      T *weights = arena.take(kQueries * kKeys), *g = arena.take(kQueries * kKeys);
       for (; block.keys > 0; block.go_to(block.key + kKeys)) {
-        const ValueRows<T> block_k = value_rows(k, bh, block.key),
-                           block_v = value_rows(v, bh, block.key);
+        const ValueRows<T> block_k = value_rows(in.k, bh, block.key),
+                           block_v = value_rows(in.v, bh, block.key);
         band_products(block, D, {block_q, D}, block_k, weights, arena);
-        band_products(block, M, block_dy, block_v, grads, arena);
+        band_products(block, M, block_dy, block_v, g, arena);
         for (int64_t i = 0; i < rows; ++i) {
           const int64_t from = i * block.keys + block.from(i);
-          weigh_scores(weights + from, grads + from, block.seen(i) - block.from(i),
+          weigh_scores(weights + from, g + from, block.seen(i) - block.from(i),
                        log_sums[bh * shape.queries + query + i], along[i]);
         }
         hide_unseen(block, weights);
-        hide_unseen(block, grads);
-        add_past(block, D, grads, block_k, block_dq, D);
-        add_future(block, D, grads, {block_q, D}, dk.at(bh, block.key), dk.row);
-        add_future(block, M, weights, block_dy, dv.at(bh, block.key), dv.row);
+        hide_unseen(block, g);
+        add_past(block, D, g, block_k, block_dq, D);
+        add_future(block, D, g, {block_q, D}, grads.k.at(bh, block.key), grads.k.row);
+        add_future(block, M, weights, block_dy, grads.v.at(bh, block.key), grads.v.row);
       }
-      scatter(block_dq, rows, D, scale, dq, bh, query);
+      scatter(block_dq, rows, D, scale, grads.q, bh, query);
     }
   });
 }

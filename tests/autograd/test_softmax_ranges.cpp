@@ -51,10 +51,10 @@ RangeResults by_kernels(const RangeProblem& p, const Tensor& q, const Tensor& k,
     return head_rows(x.data<double>(), x.size(1), x.size(2));
   };
   const Kernels<double>& table = kernels<double>(context().device);
-  table.softmax_attention(context(), shape, rows(q), rows(k), rows(v), rows(y),
+  table.softmax_attention(context(), shape, {rows(q), rows(k), rows(v)}, rows(y),
                           sums.data<double>());
-  table.softmax_attention_backward(context(), shape, rows(q), rows(k), rows(v), rows(y),
-                                   sums.data<double>(), rows(dy), rows(dq), rows(dk), rows(dv));
+  table.softmax_attention_backward(context(), shape, {rows(q), rows(k), rows(v)}, rows(y),
+                                   sums.data<double>(), rows(dy), {rows(dq), rows(dk), rows(dv)});
   return {y.to_doubles(), dq.to_doubles(), dk.to_doubles(), dv.to_doubles()};
 }
 

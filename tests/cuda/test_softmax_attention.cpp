@@ -105,11 +105,11 @@ std::vector<Tensor> run(const Setting& s) {
   const Tensor dq = like(q), dk = like(k), dv = like(v);
   const auto given = [&](const Tensor& x) { return rows<const T>(x, heads, s.by_head); };
   const auto made = [&](const Tensor& x) { return rows<T>(x, heads, s.by_head); };
-  table<T>().softmax_attention(context(), shape, given(q), given(k), given(v), made(y),
+  table<T>().softmax_attention(context(), shape, {given(q), given(k), given(v)}, made(y),
                                sums.template data<A>());
-  table<T>().softmax_attention_backward(context(), shape, given(q), given(k), given(v), given(y),
-                                        sums.template data<A>(), given(dy), made(dq), made(dk),
-                                        made(dv));
+  table<T>().softmax_attention_backward(context(), shape, {given(q), given(k), given(v)}, given(y),
+                                        sums.template data<A>(), given(dy),
+                                        {made(dq), made(dk), made(dv)});
   const auto dense = [&](const Tensor& x) { return spread<T>(x, -s.gap); };
   return {dense(y), sums, dense(dq), dense(dk), dense(dv)};
 }
