@@ -108,17 +108,13 @@ namespace {
 
 SoftmaxShape over_all(const HeadTensor& p, const HeadTensor& k, int64_t values,
                       const Tensor& valid) {
-  auto shape = attention_shape<SoftmaxShape>(p, k, values, valid);
-  shape.ranges = {.first = -p.length, .end = k.length};
-  return shape;
+  return {attention_shape(p, k, values, valid), {.first = -p.length, .end = k.length}};
 }
 
 // `count` + 1 keys a query, which are those of a list.
 TopKeysShape over_list(const HeadTensor& p, const HeadTensor& k, int64_t values,
                        const Tensor& valid, int64_t count) {
-  auto shape = attention_shape<TopKeysShape>(p, k, values, valid);
-  shape.count = count;
-  return shape;
+  return {attention_shape(p, k, values, valid), count, false};
 }
 
 // x [B,H,N,W] in another width: columns left out, or 0 added.

@@ -124,20 +124,16 @@ struct Heads {
   }
 };
 
-// SoftmaxShape, SparseShape or TopKeysShape of attention over k and values of this width, with
-// scores divided by sqrt(D): what all three have.
-template <typename AShape>
-AShape attention_shape(const HeadTensor& q, const HeadTensor& k, int64_t values,
-                       const Tensor& valid) {
-  AShape shape{};
-  shape.batch_heads = q.batches * q.heads;
-  shape.queries = q.length;
-  shape.keys = k.length;
-  shape.key_size = q.width;
-  shape.value_size = values;
-  shape.valid = {valid.data_or_null<int32_t>(), q.heads, 0};
-  shape.scale = 1.0 / std::sqrt(static_cast<double>(q.width));
-  return shape;
+// Attention over k and values of this width, with scores divided by sqrt(D).
+inline AttentionShape attention_shape(const HeadTensor& q, const HeadTensor& k, int64_t values,
+                                      const Tensor& valid) {
+  return {.batch_heads = q.batches * q.heads,
+          .queries = q.length,
+          .keys = k.length,
+          .key_size = q.width,
+          .value_size = values,
+          .valid = {valid.data_or_null<int32_t>(), q.heads, 0},
+          .scale = 1.0 / std::sqrt(static_cast<double>(q.width))};
 }
 
 // {B,H,N}. Errors: shapes or dtypes of q, k, v, gates and valid that do not go together.

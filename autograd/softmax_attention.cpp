@@ -11,9 +11,8 @@ SoftmaxShape softmax_shape(const HeadTensor& q, const HeadTensor& k, const HeadT
                            const AttentionMask& mask, int64_t window) {
   const int64_t own = k.length - q.length;  // the key at the position of query 0
   const int64_t reach = window == 0 ? k.length + q.length : window;
-  auto shape = attention_shape<SoftmaxShape>(q, k, v.width, mask.valid);
-  shape.ranges = {.first = own + 1 - reach, .end = own + (mask.causal ? 1 : reach)};
-  return shape;
+  return {attention_shape(q, k, v.width, mask.valid),
+          {.first = own + 1 - reach, .end = own + (mask.causal ? 1 : reach)}};
 }
 
 // Errors: those of check_heads, except for queries of another number where no mask counts positions.

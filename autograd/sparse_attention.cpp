@@ -29,9 +29,8 @@ struct Sets {
 
 SparseShape shape_of(const Heads& heads, const Tensor& valid, const Sets& sets, double scale,
                      const Tensor& bias) {
-  auto shape = attention_shape<SparseShape>(heads.q, heads.k, heads.v.width, valid);
-  shape.sets = sets.views.data();
-  shape.bias_length = bias.defined() ? bias.size(1) : 0;
+  SparseShape shape{attention_shape(heads.q, heads.k, heads.v.width, valid), sets.views.data(),
+                    bias.defined() ? bias.size(1) : 0};
   if (scale != 0) shape.scale = scale;
   return shape;
 }

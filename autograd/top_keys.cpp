@@ -8,10 +8,8 @@ namespace linea {
 namespace {
 
 TopKeysShape shape_of(const Heads& heads, const AttentionMask& mask, int64_t count) {
-  auto shape = attention_shape<TopKeysShape>(heads.q, heads.k, heads.v.width, mask.valid);
-  shape.count = std::min(count, heads.k.length);
-  shape.causal = mask.causal;
-  return shape;
+  return {attention_shape(heads.q, heads.k, heads.v.width, mask.valid),
+          std::min(count, heads.k.length), mask.causal};
 }
 
 Tensor choose(const Heads& heads, const TopKeysShape& shape) {

@@ -30,12 +30,19 @@ struct KeyRanges {
   const int32_t *firsts = nullptr, *ends = nullptr;
 };
 
-// Softmax attention: q [BH,queries,D], k [BH,keys,D], v [BH,keys,M]. Scores are multiplied by
-// `scale`.
-struct SoftmaxShape {
+// Attention of queries to keys: q [BH,queries,D], k [BH,keys,D], v [BH,keys,M]. Scores are multiplied
+// by `scale`.
+struct AttentionShape {
   int64_t batch_heads, queries, keys, key_size, value_size;
   ValidKeys valid;
   double scale;
+
+  // Of query i, where positions end with those of the keys.
+  LINEA_HOST_DEVICE int64_t position(int64_t i) const { return i + keys - queries; }
+};
+
+// Softmax attention to ranges of keys.
+struct SoftmaxShape : AttentionShape {
   KeyRanges ranges;
   FloatProducts products = FloatProducts::exact;
 
@@ -77,19 +84,13 @@ struct KeyTileSet {
   int64_t count;
 };
 
-// Softmax attention with sets of keys, of each batch head one: q [BH,queries,D], k [BH,keys,D], v
-// [BH,keys,M].
-struct SparseShape {
-  int64_t batch_heads, queries, keys, key_size, value_size;
-  ValidKeys valid;
-  double scale;
+// Softmax attention with sets of keys, of each batch head one.
+struct SparseShape : AttentionShape {
   const KeyTileSet* sets;  // [BH]
-  // Columns of a bias [valid.heads,bias_length] that is added to scores by the distance of query and key;
-  // query i is at position i + keys - queries. 0: there is none.
+  // Columns of a bias [valid.heads,bias_length] that is added to scores by the distance of query and
+  // key. 0: there is none.
   int64_t bias_length = 0;
   bool adds = false;  // the backward adds gradients of q, k and v to what is there
-
-  LINEA_HOST_DEVICE int64_t position(int64_t i) const { return i + keys - queries; }
 };
 
 // Spans of rows of x [BH,rows,width]: `count` of them, the c-th of rows [c stride, c stride + size), and
@@ -100,16 +101,11 @@ struct SpanShape {
 };
 
 // The `count` keys with the largest q.k of each query, and the query's own position: count + 1 indices a
-// query, in order, -1 where there are fewer. q [BH,queries,D], k [BH,keys,D], v [BH,keys,M]; query i is at
-// position i + keys - queries.
-struct TopKeysShape {
-  int64_t batch_heads, queries, keys, key_size, value_size, count;
+// query, in order, -1 where there are fewer. `scale`: in the softmax over these keys.
+struct TopKeysShape : AttentionShape {
+  int64_t count;
   bool causal;
-  ValidKeys valid;
-  double scale;       // of scores, in the softmax over these keys
   bool adds = false;  // the backward adds gradients of q, k and v to what is there
-
-  LINEA_HOST_DEVICE int64_t position(int64_t i) const { return i + keys - queries; }
 };
 
 // The column c of w [H,rounds,width,columns] of the largest x.w_c for each row x [BH,rows,width], one for each

@@ -113,14 +113,14 @@ class SortedPass {
     return ranges;
   }
   SoftmaxShape shape_of(const Segment& at, const Ranges& ranges) const {
-    return {.batch_heads = at.batch_heads,
-            .queries = row_count(at),
-            .keys = 2 * at.blocks * b_,
-            .key_size = q_.size(3),
-            .value_size = v_.size(3),
-            .valid = {},
-            .scale = 1 / std::sqrt(static_cast<double>(q_.size(3))),
-            .ranges = {0, 0, ranges.firsts.data(), ranges.ends.data()}};
+    return {{.batch_heads = at.batch_heads,
+             .queries = row_count(at),
+             .keys = 2 * at.blocks * b_,
+             .key_size = q_.size(3),
+             .value_size = v_.size(3),
+             .valid = {},
+             .scale = 1 / std::sqrt(static_cast<double>(q_.size(3)))},
+            {0, 0, ranges.firsts.data(), ranges.ends.data()}};
   }
 
   // Those of a segment of x [B,H,N,W], or all of x [BH,S,W].

@@ -114,11 +114,11 @@ class SynthesizerAttention final : public Attention {
       keys.batch = 0;  // those of one sequence for all
       if (random_) rows.batch = 0;
       const Tensor log_sums({B * H}, y.dtype());
-      auto shape = attention_shape<SoftmaxShape>(y, state.values.values, options_.value_size, {});
+      SoftmaxShape shape{attention_shape(y, state.values.values, options_.value_size, {}),
+                         {.first = 0, .end = now + 1}};
       shape.keys = now + 1;
       shape.key_size = C;
       shape.scale = 1;
-      shape.ranges = {.first = 0, .end = now + 1};
       kernels<T>(context().device)
           .softmax_attention(context(), shape,
                              {rows, keys, HeadTensor(state.values.values).rows<T>()},

@@ -43,8 +43,8 @@ RangeResults by_kernels(const RangeProblem& p, const Tensor& q, const Tensor& k,
     firsts.push_back(none ? 0 : p.firsts[i]);
     ends.push_back(none ? 0 : p.ends[i]);
   }
-  const SoftmaxShape shape{2,   p.queries, p.keys, p.D,
-                           p.M, {},        0.7,    {0, 0, firsts.data(), ends.data()}};
+  const SoftmaxShape shape{{2, p.queries, p.keys, p.D, p.M, {}, 0.7},
+                           {0, 0, firsts.data(), ends.data()}};
   const Tensor y(dy.shape(), DType::f64), sums({2, p.queries}, DType::f64),
       dq(q.shape(), DType::f64), dk(k.shape(), DType::f64), dv(v.shape(), DType::f64);
   const auto rows = [](const Tensor& x) {

@@ -88,7 +88,7 @@ std::vector<Tensor> run(const Setting& s) {
   k = spread<T>(k, s.gap);
   v = spread<T>(v, s.gap);
   const Tensor valid = Tensor::from(counts, {P / heads});
-  SoftmaxShape shape{P, s.queries, s.keys, s.D, s.M, {}, 0.3, s.ranges()};
+  SoftmaxShape shape{{P, s.queries, s.keys, s.D, s.M, {}, 0.3}, s.ranges()};
   Tensor firsts, ends;
   if (s.sequence > 0) {
     firsts = Tensor::from(bounds(s, P, false), {P, s.queries});
