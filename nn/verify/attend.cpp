@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "autograd/ops.h"
+#include "autograd/rules/naive_tools.h"
 #include "tensor/ops.h"
 
 namespace linea::attend {
@@ -80,6 +81,12 @@ std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions opti
   }
   attention->buffers_changed();
   return attention;
+}
+
+Tensor identity_values(const Tensor& q) {
+  const auto diagonal = [](int64_t, int64_t i, int64_t j) { return i == j; };
+  const Shape pairs = q.shape().with(-1, q.size(2));
+  return exp(Var(naive::log_mask(pairs, DType::f64, {false, {}}, diagonal))).value();
 }
 
 void each_step(

@@ -31,6 +31,8 @@ std::string decision_name(size_t n);
 Tensor find_tensor(const Attention& attention, const std::string& name);
 // The attention of the inputs' sizes and dtype, with their numbers.
 std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions options);
+// The values [B,H,N,N] of queries [B,H,N,D] whose output is the matrix of weights: the identity.
+Tensor identity_values(const Tensor& q);
 // The recurrent form, one position after the other: visit(t, y [B,H,1,M], the state after t).
 void each_step(
     const Attention& attention, const Inputs& in,

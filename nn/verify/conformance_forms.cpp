@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "nn/verify/attend.h"
 #include "nn/verify/conformance_checks.h"
 
 namespace linea::conformance {
@@ -14,17 +15,15 @@ namespace {
 std::pair<double, int64_t> error_of_sound_rows(const Attention& attention, const Inputs& x,
                                                const AttentionMask& mask, const Tensor& found,
                                                const Tensor& expected) {
-  const int64_t pairs = x.q.size(0) * x.q.size(1), N = x.q.size(2), M = found.size(3);
-  std::vector<double> identity(static_cast<size_t>(pairs * N * N));
-  for (int64_t i = 0; i < pairs * N; ++i) identity[static_cast<size_t>(i * N + i % N)] = 1;
+  const int64_t rows = x.q.size(0) * x.q.size(1) * x.q.size(2), N = x.q.size(2), M = found.size(3);
   const Inputs wide = in_dtype(x, DType::f64);
-  const Var ones(Tensor::from(identity, {x.q.size(0), x.q.size(1), N, N}));
+  const Var values(attend::identity_values(x.q));
   const std::vector<double> matrix =
-      attention.quadratic({Var(wide.q), Var(wide.k), ones, Var()}, mask).value().to_doubles();
+      attention.quadratic({Var(wide.q), Var(wide.k), values, Var()}, mask).value().to_doubles();
   const std::vector<double> a = found.to_doubles(), b = expected.to_doubles();
   double error = 0, max = 0;
   int64_t exempt = 0;
-  for (int64_t i = 0; i < pairs * N; ++i) {
+  for (int64_t i = 0; i < rows; ++i) {
     double sum = 0;
     for (int64_t j = 0; j < N; ++j) sum += std::abs(matrix[static_cast<size_t>(i * N + j)]);
     if (!(sum <= 1e3)) {

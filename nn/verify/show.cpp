@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "autograd/delta_attention.h"
 #include "autograd/key_slots.h"
 #include "autograd/linear_attention.h"
+#include "autograd/ops.h"
+#include "autograd/rules/naive_tools.h"
 #include "nn/attention/mapped_attention.h"
 #include "tensor/ops.h"
 
@@ -16,29 +19,9 @@ Tensor to_f64(const Tensor& x) {
   return x.defined() ? Tensor::from(x.to_doubles(), x.shape(), DType::f64) : x;
 }
 
-Tensor exp_of(const Tensor& x) {
-  std::vector<double> values = x.to_doubles();
-  for (double& value : values) value = std::exp(value);
-  return Tensor::from(values, x.shape());
-}
-
-// x [...,F] times exp(logs [...]), a log a row.
-Tensor scaled_rows(const Tensor& x, const Tensor& logs) {
-  std::vector<double> values = x.to_doubles();
-  const std::vector<double> factors = exp_of(logs).to_doubles();
-  const size_t F = values.size() / factors.size();
-  for (size_t i = 0; i < values.size(); ++i) values[i] *= factors[i / F];
-  return Tensor::from(values, x.shape());
-}
-
-// x [B,H,N,W] from position `first` on.
-Tensor positions(const Tensor& x, int64_t first, int64_t count) {
-  const int64_t heads = x.size(0) * x.size(1), N = x.size(2), W = x.size(3);
-  const Tensor result(x.shape().with(2, count), x.dtype());
-  for (int64_t head = 0; head < heads; ++head)
-    ops::copy_into(x.reshape({heads, N, W}).select(head).rows(first, count),
-                   result.reshape({heads, count, W}).select(head));
-  return result;
+// x [B,H,N,W] with row i times exp(logs_i), logs [B,H,N].
+Tensor scaled_rows(const Tensor& x, const Var& logs) {
+  return ops::multiply(x, naive::as_rows(exp(logs), x.size(3)).value());
 }
 
 class Show {
@@ -53,8 +36,8 @@ class Show {
 
   std::string features() const {
     require(mapped_ != nullptr, "`show` features: {} has none; leave it out", label_of(options_));
-    const Features f = features_of_rows();
-    return to_text({{"phi(q)", f.q}, {"phi(k)", f.k}});
+    const auto [q, k] = features_of_rows();
+    return to_text({{"phi(q)", q}, {"phi(k)", k}});
   }
 
   std::string weights() const {
@@ -79,16 +62,12 @@ class Show {
   }
 
  private:
-  struct Features {
-    Tensor q, k;
-  };
-
-  Features features_of_rows() const {
+  // phi(q), phi(k)
+  std::pair<Tensor, Tensor> features_of_rows() const {
     const naive::Inputs f = inputs();
-    if (f.logs) return {exp_of(f.q.value()), exp_of(f.k.value())};
+    if (f.logs) return {exp(f.q).value(), exp(f.k).value()};
     const bool weighed = mapped_->map().weighs_keys() && f.gates.log_weight.defined();
-    return {f.q.value(),
-            weighed ? scaled_rows(f.k.value(), f.gates.log_weight.value()) : f.k.value()};
+    return {f.q.value(), weighed ? scaled_rows(f.k.value(), f.gates.log_weight) : f.k.value()};
   }
   naive::Inputs inputs() const {
     const NoGrad no_grad;
@@ -99,20 +78,14 @@ class Show {
 
   // 0 where i does not see j.
   Tensor products() const {
-    const Features f = features_of_rows();
-    const Tensor all = ops::matmul(f.q, f.k, false, true);
+    const auto [q, k] = features_of_rows();
+    const Tensor all = ops::matmul(q, k, false, true);
     return causal_ ? ops::mask_causal(all, 0) : all;
   }
 
-  // A matrix of weights is the output for v = identity.
   Tensor normalized() const {
-    const int64_t N = in_.q.size(2);
     Inputs identity = in_;
-    std::vector<double> ones(static_cast<size_t>(in_.q.size(0) * in_.q.size(1) * N * N), 0.0);
-    for (size_t i = 0; i < ones.size(); ++i)
-      if (i / static_cast<size_t>(N) % static_cast<size_t>(N) == i % static_cast<size_t>(N))
-        ones[i] = 1;
-    identity.v = Tensor::from(ones, {in_.q.size(0), in_.q.size(1), N, N});
+    identity.v = identity_values(in_.q);
     return compute(*attention_for(identity, options_), identity, form_, causal_)[0].tensor;
   }
 
@@ -141,29 +114,14 @@ class Show {
   // undefined: 0.
   Tensor written(int64_t t, const Tensor& before) const {
     const naive::Inputs f = inputs();
-    const int64_t N = in_.q.size(2), F = f.k.size(3), M = in_.v.size(3);
-    const std::vector<double> k = f.k.value().to_doubles(), v = in_.v.to_doubles(),
-                              beta = f.gates.beta.value().to_doubles();
-    const bool decays = f.gates.log_decay.defined();
-    const std::vector<double> a =
-        decays ? exp_of(f.gates.log_decay.value()).to_doubles() : std::vector<double>();
-    const std::vector<double> S = before.defined() ? before.to_doubles() : std::vector<double>();
-    const int64_t heads = in_.q.size(0) * in_.q.size(1);
-    // of a head, or of each feature
-    const auto decay_of = [&](int64_t row, int64_t i) {
-      return static_cast<size_t>(static_cast<int64_t>(a.size()) == heads * N ? row : row * F + i);
-    };
-    std::vector<double> x;
-    for (int64_t head = 0; head < heads; ++head)
-      for (int64_t m = 0; m < M; ++m) {
-        const int64_t row = head * N + t;
-        double missed = v[static_cast<size_t>(row * M + m)];
-        for (int64_t i = 0; i < F && !S.empty(); ++i)
-          missed -= k[static_cast<size_t>(row * F + i)] * (decays ? a[decay_of(row, i)] : 1) *
-                    S[static_cast<size_t>((head * F + i) * M + m)];
-        x.push_back(beta[static_cast<size_t>(row)] * missed);
-      }
-    return Tensor::from(x, {in_.q.size(0), in_.q.size(1), 1, M});
+    const Var& decay = f.gates.log_decay;  // of a head, or of each feature
+    const auto now = [t](const Var& x) { return read_slots(x.value(), t, 1); };
+    Var k = f.k;
+    if (decay.defined())
+      k = multiply(k, exp(decay.shape().rank() == 4 ? decay : naive::as_rows(decay, k.size(3))));
+    Tensor missed = now(f.v);
+    if (before.defined()) missed = ops::add(missed, ops::scale(ops::matmul(now(k), before), -1));
+    return ops::multiply(now(naive::as_rows(f.gates.beta, f.v.size(3))), missed);
   }
 
   // y_i d_i = phi(q_i) S + sum_j a_ij v_j, d_i = phi(q_i).z + sum_j a_ij, S and z before the chunk,
@@ -174,18 +132,18 @@ class Show {
             "`show` steps of --form chunked is for rules that add without gates; use --form "
             "recurrent for {}",
             label_of(options_));
-    const Features f = features_of_rows();
+    const auto [all_q, all_k] = features_of_rows();
     const Tensor y = compute(*attention_, in_, form_, causal_)[0].tensor;
     const int64_t N = in_.q.size(2), chunk = options_.chunk > 0 ? options_.chunk : N;
-    Tensor S = Tensor::zeros({in_.q.size(0), in_.q.size(1), f.k.size(3), in_.v.size(3)},
+    Tensor S = Tensor::zeros({in_.q.size(0), in_.q.size(1), all_k.size(3), in_.v.size(3)},
                              DType::f64),
            z = Tensor::zeros(S.shape().with(3, 1), DType::f64);
     const Tensor ones = Tensor::full(in_.v.shape().with(3, 1), DType::f64, 1);
     std::string text;
     for (int64_t first = 0; first < N; first += chunk) {
       const int64_t rows = std::min(chunk, N - first);
-      const auto part = [&](const Tensor& x) { return positions(x, first, rows); };
-      const Tensor q = part(f.q), k = part(f.k), v = part(in_.v), one = part(ones);
+      const auto part = [&](const Tensor& x) { return read_slots(x, first, rows); };
+      const Tensor q = part(all_q), k = part(all_k), v = part(in_.v), one = part(ones);
       const Tensor within = ops::mask_causal(ops::matmul(q, k, false, true), 0);
       text += fmt::format("positions {} to {}\n{}", first + 1, first + rows,
                           to_text({{"S before", S},
@@ -206,8 +164,9 @@ class Show {
     const Tensor a = normalized(), y = compute(*attention_, in_, form_, causal_)[0].tensor;
     std::string text;
     for (int64_t t = 0; t < in_.q.size(2); ++t)
-      text += fmt::format("t = {}\n{}", t + 1,
-                          to_text({{"weights", positions(a, t, 1)}, {"y", positions(y, t, 1)}}, 2));
+      text +=
+          fmt::format("t = {}\n{}", t + 1,
+                      to_text({{"weights", read_slots(a, t, 1)}, {"y", read_slots(y, t, 1)}}, 2));
     return text;
   }
 
@@ -255,19 +214,18 @@ std::vector<NamedTensor> parts_of(const AttentionState& state, int64_t values) {
   if (const auto* linear = dynamic_cast<const LinearState*>(&state)) {
     const RecurrentState& sums = linear->recurrent;
     const Tensor z = sums.key_sum().clone();
-    const int64_t rows = z.numel();
     Tensor S({z.size(0), z.size(1), z.size(2), values}, DType::f64);
     S.write(sums.view<double>().sums.state);
     if (!sums.scale().defined()) return {{"S", S}, {"z", z}};
-    const Tensor logs = sums.scale().reshape({rows});
-    return {{"S", scaled_rows(S, logs)}, {"z", scaled_rows(z, logs)}};
+    const Var logs(sums.scale());
+    return {{"S", scaled_rows(S, logs)}, {"z", ops::multiply(z, exp(logs).value())}};
   }
   if (const auto* delta = dynamic_cast<const DeltaState*>(&state))
     return {{"S", delta->state.clone()}};
   if (const auto* slots = dynamic_cast<const KeySlots*>(&state)) {
     const int64_t used = std::ssize(slots->positions);
-    return {{"keys", positions(slots->keys, 0, used)},
-            {"values", positions(slots->values, 0, used)}};
+    return {{"keys", read_slots(slots->keys, 0, used)},
+            {"values", read_slots(slots->values, 0, used)}};
   }
   return {{"bytes", Tensor::full({1}, DType::f64, static_cast<double>(state.bytes()))}};
 }
