@@ -50,16 +50,8 @@ class PaddingInDenominator final : public Saboteur {
  public:
   using Saboteur::Saboteur;
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    if (!mask.valid.defined()) return right_->forward(in, mask);
-    const std::vector<int32_t> valid = mask.valid.to_vector<int32_t>();
-    std::vector<double> valid_row(static_cast<size_t>(in.v.value().numel()), 1.0);
-    const int64_t row = in.v.size(3), sequence = in.v.size(1) * in.v.size(2) * row;
-    for (int64_t i = 0; i < in.v.value().numel(); ++i)
-      if (i / row % in.v.size(2) >= valid[static_cast<size_t>(i / sequence)])
-        valid_row[static_cast<size_t>(i)] = 0;
-    const Var selected(Tensor::from(valid_row, in.v.shape(), in.v.dtype()));
     AttentionInputs without_values = in;
-    without_values.v = multiply(in.v, selected);
+    without_values.v = clear_padding(in.v, mask.valid);
     return right_->forward(without_values, {mask.causal, {}});
   }
 };
@@ -103,9 +95,8 @@ Saboteur::Saboteur(const AttentionOptions& options) : right_(make_attention(opti
 }
 
 Var with_gradient_times(const Var& x, double factor) {
-  return Var::from_op("wrong", x.value(), {x}, [factor](const Tensor& dy) -> std::vector<Gradient> {
-    return {ops::scale(dy, factor)};
-  });
+  return Var::from_op("wrong", x.value(), {x},
+                      [factor](const Tensor& dy) { return ops::scale(dy, factor); });
 }
 
 const std::vector<Break>& breaks() {
