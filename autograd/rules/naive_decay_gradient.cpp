@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "autograd/rules/naive_tools.h"
 
@@ -9,8 +8,6 @@ namespace {
 
 using Wide = long double;  // holds exp(-11000), which features at scale 12 need
 using Wides = std::vector<Wide>;
-
-size_t axis(const Tensor& x, int index) { return static_cast<size_t>(x.size(index)); }
 
 // exp of logs [rows,F], less the largest of `group` rows: a factor that cancels in y.
 Wides exp_of_logs(const Wides& logs, size_t group) {
@@ -108,7 +105,12 @@ Tensor decay_gradient(const Inputs& in, const Tensor& dy) {
   require(
       in.gates.beta.defined() || in.gates.log_weight.defined(),
       "decay_gradient: a rule that sums writes 1 - g of what it forgets; this one has no weight");
-  const size_t N = axis(in.q.value(), 2), F = axis(in.q.value(), 3), M = axis(dy, 3);
+  const bool corrects = in.gates.beta.defined();
+  const Var ones(Tensor::full(in.v.shape().with(-1, 1), in.v.dtype(), 1.0));
+  const Tensor q = in.q.value(), k = in.k.value(),
+               v = corrects ? in.v.value() : join_columns({in.v, ones}).value(),
+               log_decay = in.gates.log_decay.value();
+  const size_t N = size_of(q, 2), F = size_of(q, 3);
   const auto head_of = [](const Tensor& x, int64_t p) {
     const std::vector<double> values =
         x.reshape({x.size(0) * x.size(1), x.numel() / (x.size(0) * x.size(1))})
@@ -121,36 +123,26 @@ Tensor decay_gradient(const Inputs& in, const Tensor& dy) {
     return logs;
   };
   std::vector<double> result;
-  for (int64_t p = 0; p < in.q.size(0) * in.q.size(1); ++p) {
-    Recurrence head{in.gates.beta.defined(),
+  for (int64_t p = 0; p < q.size(0) * q.size(1); ++p) {
+    const Wides weight = corrects ? head_of(in.gates.beta.value(), p)
+                                  : exp_all(head_of(in.gates.log_weight.value(), p));
+    Recurrence head{corrects,
                     N,
                     F,
-                    M,
-                    head_of(in.q.value(), p),
-                    head_of(in.k.value(), p),
-                    head_of(in.v.value(), p),
+                    size_of(v, 3),
+                    head_of(q, p),
+                    head_of(k, p),
+                    head_of(v, p),
                     head_of(dy, p),
-                    exp_all(head_of(in.gates.log_decay.value(), p)),
-                    {}};
+                    exp_all(head_of(log_decay, p)),
+                    weight};
     if (in.logs) {
       head.q = exp_of_logs(head.q, F);
       head.k = exp_of_logs(head.k, N * F);
     }
-    if (head.corrects) {
-      head.weight = head_of(in.gates.beta.value(), p);
-    } else {
-      head.weight = exp_all(head_of(in.gates.log_weight.value(), p));
-      head.W = M + 1;
-      const Wides v = std::exchange(head.v, {});
-      for (size_t t = 0; t < N; ++t) {
-        const auto row = v.begin() + static_cast<std::ptrdiff_t>(t * M);
-        head.v.insert(head.v.end(), row, row + static_cast<std::ptrdiff_t>(M));
-        head.v.push_back(1);
-      }
-    }
     head.run(result);
   }
-  return Tensor::from(result, in.gates.log_decay.shape(), in.gates.log_decay.dtype());
+  return Tensor::from(result, log_decay.shape(), log_decay.dtype());
 }
 
 }  // namespace linea::naive

@@ -14,8 +14,6 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 double finite_or_zero(double x) { return std::isfinite(x) ? x : 0; }
 
-size_t size_of(const Tensor& x, int axis) { return static_cast<size_t>(x.size(axis)); }
-
 // Logs q and k [B,H,N,F] as exp(q_if + c_f - m_i) and exp(k_jf - c_f) in f64, with c_f = max_j k_jf
 // and m_i = max_f(q_if + c_f).
 struct ExpFeatures {

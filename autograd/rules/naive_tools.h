@@ -9,6 +9,8 @@
 
 namespace linea::naive {
 
+inline size_t size_of(const Tensor& x, int axis) { return static_cast<size_t>(x.size(axis)); }
+
 // Features q = phi(q) and k = phi(k) [B,H,N,F], or their logs; v [B,H,N,M]; the gates, to whose
 // log_weight that of a map that weighs its keys is added. Padded keys, values and gates are 0.
 struct Inputs {
