@@ -18,25 +18,32 @@ void each_head(const Tensor& clusters, const Body& body) {
              [&](int64_t bh, int) { body(bh, clusters.data<int32_t>() + bh * N); });
 }
 
-// The number of rows of each cluster, and the sums of read(x) of its rows, [C,W], in order.
-template <typename T, typename A, typename Read>
-void add_rows_of(const T* x, int64_t N, int64_t W, const int32_t* own, A* sizes, A* sums,
-                 const Read& read) {
-  for (int64_t i = 0; i < N; ++i) {
-    if (own[i] < 0) continue;
-    ++sizes[own[i]];
-    for (int64_t w = 0; w < W; ++w) sums[own[i] * W + w] += read(x[i * W + w]);
-  }
+// body(i, c) of the rows i of [B H,N] that are in a cluster, row c of [B H,C]: of a head in order, by one
+// thread.
+template <typename Body>
+void each_row(const Tensor& clusters, int64_t C, const Body& body) {
+  each_head(clusters, [&, N = clusters.size(2)](int64_t bh, const int32_t* own) {
+    for (int64_t i = 0; i < N; ++i)
+      if (own[i] >= 0) body(bh * N + i, bh * C + own[i]);
+  });
 }
 
-// The means of rows x, of which read(x) is summed in double.
-template <typename T, typename Read>
-Tensor means_of(const Tensor& x, const Tensor& clusters, int64_t C, const Read& read) {
+// The means of rows x, which are summed in double; `rounds`: of x rounded to float32.
+template <typename T>
+Tensor means_of(const Tensor& x, const Tensor& clusters, int64_t C, bool rounds) {
   const int64_t N = x.size(2), D = x.size(3);
   const Tensor means(x.shape().with(2, C), x.dtype());
   each_head(clusters, [&](int64_t bh, const int32_t* own) {
     std::vector<double> sums(static_cast<size_t>(C * D)), sizes(static_cast<size_t>(C));
-    add_rows_of(x.data<T>() + bh * N * D, N, D, own, sizes.data(), sums.data(), read);
+    for (int64_t i = 0; i < N; ++i) {
+      if (own[i] < 0) continue;
+      ++sizes[static_cast<size_t>(own[i])];
+      const T* const from = x.data<T>() + (bh * N + i) * D;
+      double* const sum = sums.data() + own[i] * D;
+      for (int64_t d = 0; d < D; ++d)
+        sum[d] += rounds ? static_cast<double>(static_cast<float>(from[d]))
+                         : static_cast<double>(from[d]);
+    }
     for (int64_t at = 0; at < C * D; ++at) {
       const double size = sizes[static_cast<size_t>(at / D)];
       means.data<T>()[bh * C * D + at] =
@@ -49,19 +56,15 @@ Tensor means_of(const Tensor& x, const Tensor& clusters, int64_t C, const Read& 
 // Row c(i) of x [B,H,C,W] for each i, 0 in no cluster; `mean`: over the number of rows with that cluster.
 template <typename T>
 Tensor gather(const Tensor& x, const Tensor& clusters, bool mean) {
-  const int64_t C = x.size(2), N = clusters.size(2), W = x.size(3);
-  const Tensor y = Tensor::zeros(x.shape().with(2, N), x.dtype());
-  each_head(clusters, [&](int64_t bh, const int32_t* own) {
-    std::vector<T> sizes(static_cast<size_t>(C), mean ? T(0) : T(1));
-    for (int64_t i = 0; mean && i < N; ++i)
-      if (own[i] >= 0) ++sizes[static_cast<size_t>(own[i])];
-    for (int64_t i = 0; i < N; ++i) {
-      if (own[i] < 0) continue;
-      const T size = sizes[static_cast<size_t>(own[i])];
-      const T* const from = x.data<T>() + (bh * C + own[i]) * W;
-      T* const to = y.data<T>() + (bh * N + i) * W;
-      for (int64_t w = 0; w < W; ++w) to[w] = from[w] / size;
-    }
+  const int64_t C = x.size(2), W = x.size(3);
+  const Tensor y = Tensor::zeros(x.shape().with(2, clusters.size(2)), x.dtype());
+  std::vector<T> sizes(static_cast<size_t>(x.shape().product(0, 3)), mean ? T(0) : T(1));
+  if (mean) each_row(clusters, C, [&](int64_t, int64_t c) { ++sizes[static_cast<size_t>(c)]; });
+  each_row(clusters, C, [&](int64_t i, int64_t c) {
+    const T size = sizes[static_cast<size_t>(c)];
+    const T* const from = x.data<T>() + c * W;
+    T* const to = y.data<T>() + i * W;
+    for (int64_t w = 0; w < W; ++w) to[w] = from[w] / size;
   });
   return y;
 }
@@ -72,18 +75,14 @@ Tensor gather(const Tensor& x, const Tensor& clusters, bool mean) {
 Var cluster_means(const Var& q, const Tensor& clusters, int64_t count) {
   return with_real(q.dtype(), "cluster_means", [&](auto zero) {
     using T = decltype(zero);
-    const auto read = [](T x) { return static_cast<double>(x); };
-    return Var::from_op("cluster_means", means_of<T>(q.value(), clusters, count, read), {q},
+    return Var::from_op("cluster_means", means_of<T>(q.value(), clusters, count, false), {q},
                         [clusters](const Tensor& dp) { return gather<T>(dp, clusters, true); });
   });
 }
 
 Tensor rounded_cluster_means(const Tensor& q, const Tensor& clusters, int64_t count) {
-  return with_real(q.dtype(), "cluster_means", [&](auto zero) {
-    using T = decltype(zero);
-    return means_of<T>(q, clusters, count,
-                       [](T x) { return static_cast<double>(static_cast<float>(x)); });
-  });
+  return with_real(q.dtype(), "cluster_means",
+                   [&](auto zero) { return means_of<decltype(zero)>(q, clusters, count, true); });
 }
 
 // y_i = x_c(i);  dx_c = sum_{i in c} dy_i
@@ -92,12 +91,12 @@ Var rows_of_clusters(const Var& x, const Tensor& clusters) {
     using T = decltype(zero);
     return Var::from_op("rows_of_clusters", gather<T>(x.value(), clusters, false), {x},
                         [clusters, shape = x.shape()](const Tensor& dy) {
-                          const int64_t N = dy.size(2), C = shape[2], W = shape[3];
+                          const int64_t W = shape[3];
                           const Tensor dx = Tensor::zeros(shape, dy.dtype());
-                          each_head(clusters, [&](int64_t bh, const int32_t* own) {
-                            std::vector<T> sizes(static_cast<size_t>(C));
-                            add_rows_of(dy.data<T>() + bh * N * W, N, W, own, sizes.data(),
-                                        dx.data<T>() + bh * C * W, [](T from) { return from; });
+                          each_row(clusters, shape[2], [&](int64_t i, int64_t c) {
+                            const T* const from = dy.data<T>() + i * W;
+                            T* const to = dx.data<T>() + c * W;
+                            for (int64_t w = 0; w < W; ++w) to[w] += from[w];
                           });
                           return dx;
                         });
@@ -166,11 +165,12 @@ struct Prototypes {
     return result;
   }
 
-  // A column that is 0 in v, -1 in y and dl in dy makes the kernels' dy.v - dy.y a dy.v - dy.y + dl:
-  // the gradient dl of the log sum reaches p and k. With r = y - m t, t = listed_y, log m = l_t - l:
+  // dp, dk and dv, given those of rest(). A column that is 0 in v, -1 in y and dl in dy makes the
+  // kernels' dy.v - dy.y a dy.v - dy.y + dl: the gradient dl of the log sum reaches p and k. With
+  // r = y - m t, t = listed_y, log m = l_t - l:
   //   dt = -m dr,  dl_t = -dl = m (dm - dr.t)
   template <typename T>
-  Heads wide_gradients(const Tensor& drest) const {
+  Heads rest_gradients(const Tensor& drest) const {
     const int64_t M = y.size(3), W = M + 1;
     const Tensor wide_v = in_width(v, W), wide_y = in_width(y, W), wide_t = in_width(listed_y, W),
                  dy = drest.clone(), dt(drest.shape(), drest.dtype());
@@ -195,14 +195,7 @@ struct Prototypes {
     shape.adds = true;
     LINEA_LAUNCH(listed_attention_backward, p.dtype(), shape, given, ops::data(list),
                  HeadTensor(wide_t), ops::data(listed_l), HeadTensor(dt), all);
-    return all;
-  }
-
-  // dp, dk and dv, given those of rest().
-  template <typename T>
-  Heads rest_gradients(const Tensor& drest) const {
-    const Heads wide = wide_gradients<T>(drest);
-    return {wide.q, wide.k, in_width(wide.v.data, y.size(3))};
+    return {all.q, all.k, in_width(all.v.data, M)};
   }
 };
 
@@ -217,36 +210,27 @@ Var cluster_attention(const AttentionInputs& in, const Var& p, const Tensor& clu
     using T = decltype(zero);
     const Heads heads = Heads::of(in);
     const Tensor v = in.v.value(), x(v.shape(), v.dtype()), y = Tensor::zeros(v.shape(), v.dtype());
-    const int64_t C = p.size(2), N = v.size(2), M = v.size(3);
-    const Tensor log_sums({v.size(0) * v.size(1), N}, v.dtype());
+    const int64_t C = p.size(2), M = v.size(3);
+    const Tensor log_sums({v.size(0) * v.size(1), v.size(2)}, v.dtype());
     read_sets(heads, valid, sets, x, log_sums);
     Prototypes of{p.value(), in.k.value(), v, valid, keys, {}, {}, {}, {}};
     of.compute();
     const Tensor rest = of.rest<T>();
-    // body(i, its cluster) of a head.
-    const auto each_row = [=](const int32_t* own, int64_t bh, const auto& body) {
-      for (int64_t i = 0; i < N; ++i)
-        if (own[i] >= 0) body(bh * N + i, bh * C + own[i]);
-    };
-    each_head(clusters, [&](int64_t bh, const int32_t* own) {
-      each_row(own, bh, [&](int64_t i, int64_t c) {
-        const T* const r = rest.data<T>() + c * (M + 1);
-        for (int64_t m = i * M; m < (i + 1) * M; ++m)
-          y.data<T>()[m] = r[m - i * M] + r[M] * x.data<T>()[m];
-        log_sums.data<T>()[i] -= of.log_share<T>(c);
-      });
+    each_row(clusters, C, [&](int64_t i, int64_t c) {
+      const T* const r = rest.data<T>() + c * (M + 1);
+      for (int64_t m = i * M; m < (i + 1) * M; ++m)
+        y.data<T>()[m] = r[m - i * M] + r[M] * x.data<T>()[m];
+      log_sums.data<T>()[i] -= of.log_share<T>(c);
     });
     return Var::from_op(
         "cluster_attention", y, {in.q, p, in.k, in.v}, [=](const Tensor& dy) -> Gradients {
           const Tensor drest = Tensor::zeros(rest.shape(), dy.dtype());
-          each_head(clusters, [&](int64_t bh, const int32_t* own) {
-            each_row(own, bh, [&](int64_t i, int64_t c) {
-              T* const to = drest.data<T>() + c * (M + 1);
-              for (int64_t m = i * M; m < (i + 1) * M; ++m) {
-                to[m - i * M] += dy.data<T>()[m];
-                to[M] += dy.data<T>()[m] * x.data<T>()[m];
-              }
-            });
+          each_row(clusters, C, [&](int64_t i, int64_t c) {
+            T* const to = drest.data<T>() + c * (M + 1);
+            for (int64_t m = i * M; m < (i + 1) * M; ++m) {
+              to[m - i * M] += dy.data<T>()[m];
+              to[M] += dy.data<T>()[m] * x.data<T>()[m];
+            }
           });
           const Heads of_p = of.rest_gradients<T>(drest);
           const Tensor dq = Tensor::zeros(heads.q.data.shape(), dy.dtype());
