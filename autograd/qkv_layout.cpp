@@ -5,7 +5,7 @@
 namespace linea {
 
 Shape check_heads(const char* op, const AttentionInputs& in, const Tensor& valid,
-                  const RuleGates& gates) {
+                  const RuleGates& gates, bool any_keys) {
   int64_t B = 0, H = in.heads, N = 0;
   if (in.qkv.defined()) {
     ops::common_dtype(op, {&in.qkv.value()});
@@ -17,8 +17,9 @@ Shape check_heads(const char* op, const AttentionInputs& in, const Tensor& valid
     ops::common_dtype(op, {&in.q.value(), &in.k.value(), &in.v.value()});
     require(in.q.shape().rank() == 4 && in.v.shape().rank() == 4,
             "{}: q {} and v {} are not [B,H,N,D]", op, in.q.shape(), in.v.shape());
-    ops::require_shape(op, "k", in.k.value(), in.q.shape());
-    ops::require_shape(op, "v", in.v.value(), in.q.shape().with(-1, in.v.size(-1)));
+    const int64_t keys = any_keys && in.k.shape().rank() == 4 ? in.k.size(2) : in.q.size(2);
+    ops::require_shape(op, "k", in.k.value(), in.q.shape().with(2, keys));
+    ops::require_shape(op, "v", in.v.value(), in.k.shape().with(-1, in.v.size(-1)));
     B = in.q.size(0);
     H = in.q.size(1);
     N = in.q.size(2);

@@ -137,8 +137,9 @@ inline AttentionShape attention_shape(const HeadTensor& q, const HeadTensor& k, 
 }
 
 // {B,H,N}. Errors: shapes or dtypes of q, k, v, gates and valid that do not go together.
+// any_keys: k and v may have another number of rows than q.
 Shape check_heads(const char* op, const AttentionInputs& in, const Tensor& valid,
-                  const RuleGates& gates = {});
+                  const RuleGates& gates = {}, bool any_keys = false);
 
 // The Vars of the inputs, and their gradients in the same order.
 std::vector<Var> input_vars(const AttentionInputs& in);

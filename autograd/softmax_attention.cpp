@@ -15,24 +15,11 @@ SoftmaxShape softmax_shape(const HeadTensor& q, const HeadTensor& k, const HeadT
           {.first = own + 1 - reach, .end = own + (mask.causal ? 1 : reach)}};
 }
 
-// Errors: those of check_heads, except for queries of another number where no mask counts positions.
-void check_inputs(const AttentionInputs& in, const AttentionMask& mask, int64_t window) {
-  const bool counts = mask.causal || window > 0 || in.qkv.defined() || in.q.shape().rank() != 4 ||
-                      in.k.shape().rank() != 4;
-  AttentionInputs keys = in;
-  if (!counts && in.q.size(2) != in.k.size(2)) {
-    ops::common_dtype("softmax_attention", {&in.q.value(), &in.k.value()});
-    ops::require_shape("softmax_attention", "q", in.q.value(), in.k.shape().with(2, in.q.size(2)));
-    keys.q = in.k;
-  }
-  check_heads("softmax_attention", keys, mask.valid);
-}
-
 }  // namespace
 
 // The formulas of forward and backward: tensor/cpu/softmax_attention.cpp.
 Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int64_t window) {
-  check_inputs(in, mask, window);
+  check_heads("softmax_attention", in, mask.valid, {}, !mask.causal && window == 0);
   // Both passes compute from the saved inputs.
   const Heads saved = Heads::saved(in), heads = Heads::of(in);
   const int64_t H = heads.q.heads;

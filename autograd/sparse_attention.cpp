@@ -35,20 +35,6 @@ SparseShape shape_of(const Heads& heads, const Tensor& valid, const Sets& sets, 
   return shape;
 }
 
-// Errors: shapes or dtypes that do not go together.
-void check_inputs(const AttentionInputs& in, const Tensor& valid, const Var& bias) {
-  const char* const op = "sparse_attention";
-  if (in.qkv.defined() || in.k.shape() == in.q.shape()) {
-    check_heads(op, in, valid);
-  } else {
-    ops::common_dtype(op, {&in.q.value(), &in.k.value(), &in.v.value()});
-    ops::require_shape(op, "k", in.k.value(), in.q.shape().with(2, in.k.size(2)));
-    ops::require_shape(op, "v", in.v.value(), in.k.shape().with(-1, in.v.size(-1)));
-    if (valid.defined()) ops::require_shape(op, "valid", valid, {in.q.size(0)});
-  }
-  if (bias.defined()) ops::require_shape(op, "bias", bias.value(), {in.q.size(1), bias.size(1)});
-}
-
 }  // namespace
 
 void KeyTiles::Lists::add_tile(int64_t keys_block, const Mask& mask, bool whole) {
@@ -126,7 +112,9 @@ KeyTiles::KeyTiles(int64_t queries, int64_t keys, std::vector<Lists> lists)
 // The formulas of forward and backward: tensor/cpu/sparse_attention.cpp.
 Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const KeyTilesOf& sets,
                      double scale, const Var& bias) {
-  check_inputs(in, mask.valid, bias);
+  check_heads("sparse_attention", in, mask.valid, {}, true);
+  if (bias.defined())
+    ops::require_shape("sparse_attention", "bias", bias.value(), {in.q.size(1), bias.size(1)});
   // Both passes compute from the saved inputs.
   const Heads saved = Heads::saved(in), heads = Heads::of(in);
   const int64_t H = heads.q.heads;
