@@ -13,10 +13,11 @@ namespace {
 // x [...,C] as rows [R,C].
 Tensor flat(const Tensor& x) { return x.reshape({x.numel() / x.size(-1), x.size(-1)}); }
 
-// Rows of a saved tensor, in the dtype in which it was computed.
-Tensor restored(const Tensor& saved, int64_t first, int64_t count, DType dtype) {
-  return ops::cast(saved.rows(first, count), dtype);
-}
+// Rows [first, first + count), of an undefined tensor none.
+struct Block {
+  Tensor of(const Tensor& x) const { return x.defined() ? x.rows(first, count) : x; }
+  int64_t first, count;
+};
 
 void add_to(Tensor& sum, const Tensor& x) { sum = sum.defined() ? ops::add(sum, x) : x; }
 
@@ -57,7 +58,7 @@ class RowBlocks {
         groups_(Schedule::of_sums(max_groups(R * widest, layers))),
         of_others_(static_cast<size_t>(groups_.threads() - 1)) {}
 
-  // body(first, count, passes of the layers) for all blocks. Returns the passes with the sums of the
+  // body(block, passes of the layers) for all blocks. Returns the passes with the sums of the
   // gradients that bodies add to theirs.
   template <typename Body>
   std::array<LayerPass, n> each(const Body& body) {
@@ -70,7 +71,7 @@ class RowBlocks {
       for (size_t i = 0; i < n; ++i) own[i] = {&layers_[i], &packed[i]};
       const int64_t end = first_of(group + 1);
       for (int64_t first = first_of(group); first < end; first += block_)
-        body(first, std::min(block_, end - first), own);
+        body(Block{first, std::min(block_, end - first)}, own);
     });
     for (std::array<LayerPass, n>& group : others) {
       for (size_t i = 0; i < n; ++i) sums[i].add_gradients(group[i]);
@@ -102,26 +103,63 @@ class RowBlocks {
   std::vector<std::array<PackedWeight, n>> of_others_;
 };
 
-// The inputs of an op on x: x and the parameters of its layers; and the gradients of these.
-std::vector<Var> inputs_of(const Var& x, std::initializer_list<LinearVars> layers) {
-  std::vector<Var> inputs = {x};
+// drop(dy) of a block of rows.
+Tensor dropped(const Tensor& dy, const Dropout& drop, const Block& block) {
+  const Tensor rows = block.of(dy);
+  if (drop.rate == 0) return rows;
+  const Tensor result(rows.shape(), rows.dtype());
+  ops::dropout_into(rows, drop.rate, drop.stream_id, block.first * dy.size(1), result);
+  return result;
+}
+
+// The inputs of an op: xs, whose rows it reads, the parameters of its layers and a residual.
+std::vector<Var> inputs_of(std::vector<Var> xs, std::initializer_list<LinearVars> layers,
+                           const Var& residual = {}) {
   for (const LinearVars& layer : layers)
     for (const Var& parameter : {layer.weight, layer.bias})
-      if (parameter.defined()) inputs.push_back(parameter);
-  return inputs;
+      if (parameter.defined()) xs.push_back(parameter);
+  if (residual.defined()) xs.push_back(residual);
+  return xs;
 }
-template <size_t n>
-Gradients gradients_of(const Tensor& dx, const std::array<LayerPass, n>& layers) {
-  Gradients gradients(dx);
-  const auto push = [&](const Tensor& grad, const Tensor& x) {
-    if (x.defined())
-      gradients.emplace_back(grad.defined() ? grad : Tensor::zeros(x.shape(), x.dtype()));
-  };
-  for (const LayerPass& layer : layers) {
-    push(layer.dweight, layer.of->weight);
-    push(layer.dbias, layer.of->bias);
-  }
-  return gradients;
+
+// A block in a backward pass: ds = drop(dy), the rows of x as they were computed, and where those of dx are
+// written, undefined where it is not needed.
+struct BlockBack : Block {
+  Tensor x(size_t i = 0) const { return ops::cast(of(flat(saved[i].first)), ds.dtype()); }
+  Tensor dx(size_t i = 0) const { return dxs[i].defined() ? of(flat(dxs[i])) : dxs[i]; }
+  Tensor ds;
+  const std::vector<std::pair<Tensor, bool>>& saved;  // and whether dx is needed
+  const std::vector<Tensor>& dxs;
+};
+
+// The op whose rows y are written by forward(block, passes of the layers). back(block, passes) adds the
+// gradients of the parameters and writes those of the first `xs` inputs, which are saved. That of a
+// residual, the last input, is dy.
+template <size_t n, typename Forward, typename Back>
+Var row_op(const char* op, const Tensor& y, const std::vector<Var>& inputs, size_t xs,
+           int64_t widest, const std::array<Layer, n>& layers, const Dropout& drop,
+           const Forward& forward, const Back& back) {
+  const int64_t R = flat(y).size(0);
+  RowBlocks(R, widest, layers).each(forward);
+  if (!Var::gradients_needed(inputs)) return Var::from_op(op, y, inputs, nullptr);
+  std::vector<std::pair<Tensor, bool>> saved;
+  for (size_t i = 0; i < xs; ++i) saved.emplace_back(inputs[i].saved(), inputs[i].requires_grad());
+  return Var::from_op(op, y, inputs, [=, count = inputs.size()](const Tensor& dy) {
+    std::vector<Tensor> dxs;
+    for (const auto& [x, needs] : saved)
+      dxs.push_back(needs ? Tensor(x.shape(), dy.dtype()) : Tensor());
+    RowBlocks blocks(R, widest, layers);
+    const auto sums = blocks.each([&](const Block& block, auto& own) {
+      back(BlockBack{block, dropped(flat(dy), drop, block), saved, dxs}, own);
+    });
+    Gradients gradients(std::vector<Gradient>(dxs.begin(), dxs.end()));
+    for (const auto& [of, packed, dweight, dbias] : sums)
+      for (const auto& [x, dx] : {std::pair(of->weight, dweight), {of->bias, dbias}})
+        if (x.defined())
+          gradients.emplace_back(dx.defined() ? dx : Tensor::zeros(x.shape(), x.dtype()));
+    if (gradients.size() < count) gradients.emplace_back(dy);
+    return gradients;
+  });
 }
 
 // A residual as rows; undefined where there is none.
@@ -145,26 +183,15 @@ void apply_linear(const Tensor& x, const LayerPass* n, const LayerPass& linear, 
   if (r.defined()) ops::add_into(r, y, y);
 }
 
-// y = r + drop(x W^T + b) in the rows `first` and on of all_y, of which x has the inputs; all_r may
-// be undefined
+// y = r + drop(x W^T + b) in a block of all_y, of which x has the inputs; all_r may be undefined
 void apply_residual(const Tensor& all_r, const Tensor& x, const LayerPass& linear,
-                    const Dropout& drop, int64_t first, const Tensor& all_y) {
-  const Tensor y = all_y.rows(first, x.size(0)),
-               r = all_r.defined() ? all_r.rows(first, x.size(0)) : all_r;
+                    const Dropout& drop, const Block& block, const Tensor& all_y) {
+  const Tensor y = block.of(all_y), r = block.of(all_r);
   if (drop.rate == 0) return apply_linear(x, nullptr, linear, y, false, r);
   const Tensor branch = r.defined() ? Tensor(y.shape(), y.dtype()) : y;
   apply_linear(x, nullptr, linear, branch);
-  ops::dropout_into(branch, drop.rate, drop.stream_id, first * y.size(1), branch);
+  ops::dropout_into(branch, drop.rate, drop.stream_id, block.first * y.size(1), branch);
   if (r.defined()) ops::add_into(r, branch, y);
-}
-
-// drop(dy) of the rows first .. first + count - 1.
-Tensor dropped(const Tensor& dy, const Dropout& drop, int64_t first, int64_t count) {
-  const Tensor rows = dy.rows(first, count);
-  if (drop.rate == 0) return rows;
-  const Tensor result(rows.shape(), rows.dtype());
-  ops::dropout_into(rows, drop.rate, drop.stream_id, first * dy.size(1), result);
-  return result;
 }
 
 // dW += dy^T x, db += sum_r dy_r
@@ -201,23 +228,16 @@ void norm_linear_backward(const Tensor& x, const Tensor& dy, LayerPass& norm, La
 // n = norm(x), y = n W^T + b;  dW = dy^T n, db = sum_r dy_r, dn = dy W, dx from dn by the norm's
 // backward
 Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
-  const Tensor rows = flat(x.value());
   const std::array<Layer, 2> layers = {norm, linear};
-  const int64_t R = rows.size(0), out = layers[1].weight.size(0);
-  const Tensor y(x.shape().with(-1, out), rows.dtype()), y_rows = flat(y);
-  RowBlocks(R, out, layers).each([&](int64_t first, int64_t count, const auto& own) {
-    apply_linear(rows.rows(first, count), &own[0], own[1], y_rows.rows(first, count));
-  });
-  return Var::from_op(
-      "norm_linear", y, inputs_of(x, {norm, linear}),
-      [=, shape = x.shape(), dtype = x.dtype(), saved = flat(x.saved())](const Tensor& dy) {
-        const Tensor dx(saved.shape(), dtype), dy_rows = flat(dy);
-        RowBlocks blocks(R, out, layers);
-        const auto sums = blocks.each([&](int64_t first, int64_t count, auto& own) {
-          norm_linear_backward(restored(saved, first, count, dtype), dy_rows.rows(first, count),
-                               own[0], own[1], dx.rows(first, count));
-        });
-        return gradients_of(dx.reshape(shape), sums);
+  const int64_t out = layers[1].weight.size(0);
+  const Tensor rows = flat(x.value()), y(x.shape().with(-1, out), rows.dtype()), y_rows = flat(y);
+  return row_op(
+      "norm_linear", y, inputs_of({x}, {norm, linear}), 1, out, layers, {},
+      [&](const Block& block, const auto& own) {
+        apply_linear(block.of(rows), &own[0], own[1], block.of(y_rows));
+      },
+      [](const BlockBack& block, auto& own) {
+        norm_linear_backward(block.x(), block.ds, own[0], own[1], block.dx());
       });
 }
 
@@ -227,28 +247,17 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, cons
   const std::array<Layer, 1> layers = {linear};
   const int64_t out = layers[0].weight.size(0);
   const Shape shape = x.shape().with(-1, out);
-  const Tensor rows = flat(x.value()), r = flat_residual("add_linear", residual, shape);
-  const int64_t R = rows.size(0);
-  const Tensor y(shape, rows.dtype()), y_rows = flat(y);
-  RowBlocks(R, out, layers).each([&](int64_t first, int64_t count, const auto& own) {
-    apply_residual(r, rows.rows(first, count), own[0], drop, first, y_rows);
-  });
-  std::vector<Var> inputs = inputs_of(x, {linear});
-  const bool adds = r.defined(), needs_x = x.requires_grad();
-  if (adds) inputs.push_back(residual);
-  return Var::from_op(
-      "add_linear", y, inputs, [=, shape = x.shape(), saved = flat(x.saved())](const Tensor& dy) {
-        const Tensor dx = needs_x ? Tensor(saved.shape(), dy.dtype()) : Tensor(),
-                     dy_rows = flat(dy);
-        RowBlocks blocks(R, out, layers);
-        const auto sums = blocks.each([&](int64_t first, int64_t count, auto& own) {
-          const Tensor ds = dropped(dy_rows, drop, first, count);
-          add_linear_gradients(restored(saved, first, count, dy.dtype()), ds, own[0]);
-          if (needs_x) input_gradient(ds, own[0], dx.rows(first, count));
-        });
-        Gradients gradients = gradients_of(needs_x ? dx.reshape(shape) : dx, sums);
-        if (adds) gradients.emplace_back(dy);
-        return gradients;
+  const Tensor rows = flat(x.value()), r = flat_residual("add_linear", residual, shape),
+               y(shape, rows.dtype()), y_rows = flat(y);
+  return row_op(
+      "add_linear", y, inputs_of({x}, {linear}, residual), 1, out, layers, drop,
+      [&](const Block& block, const auto& own) {
+        apply_residual(r, block.of(rows), own[0], drop, block, y_rows);
+      },
+      [](const BlockBack& block, auto& own) {
+        add_linear_gradients(block.x(), block.ds, own[0]);
+        const Tensor dx = block.dx();
+        if (dx.defined()) input_gradient(block.ds, own[0], dx);
       });
 }
 
@@ -262,39 +271,24 @@ Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const V
   const Shape shape = y.shape().with(-1, layers[1].weight.size(0));
   ops::require_shape("add_gated_linear", "gate", gate.value(), y.shape());
   const Tensor rows = flat(y.value()), gates = flat(gate.value()), n = layers[0].weight,
-               r = flat_residual("add_gated_linear", residual, shape);
-  const int64_t R = rows.size(0), widest = std::max(shape[-1], rows.size(1));
-  const DType dtype = rows.dtype();
-  const Tensor x(shape, dtype), x_rows = flat(x);
-  RowBlocks(R, widest, layers).each([&](int64_t first, int64_t count, const auto& own) {
-    const Tensor z = ops::gated_norm(rows.rows(first, count), n, gates.rows(first, count), heads);
-    apply_residual(r, z, own[1], drop, first, x_rows);
-  });
-  std::vector<Var> inputs = inputs_of(y, {norm_vars, linear});
-  inputs.push_back(gate);
-  if (r.defined()) inputs.push_back(residual);
-  return Var::from_op("add_gated_linear", x, inputs,
-                      [=, shape = y.shape(), adds = r.defined(), saved = flat(y.saved()),
-                       saved_gates = flat(gate.saved())](const Tensor& dx) {
-                        const Tensor dy(saved.shape(), dtype), dgate(saved.shape(), dtype),
-                            dx_rows = flat(dx);
-                        RowBlocks blocks(R, widest, layers);
-                        const auto sums = blocks.each([&](int64_t first, int64_t count, auto& own) {
-                          const Tensor from = restored(saved, first, count, dtype),
-                                       g = restored(saved_gates, first, count, dtype),
-                                       ds = dropped(dx_rows, drop, first, count);
-                          add_linear_gradients(ops::gated_norm(from, n, g, heads), ds, own[1]);
-                          const ops::GatedNormGradient d = ops::gated_norm_backward(
-                              from, n, g, heads, input_gradient(ds, own[1]));
-                          ops::copy_into(d.dy, dy.rows(first, count));
-                          ops::copy_into(d.dg, dgate.rows(first, count));
-                          if (n.defined()) add_to(own[0].dweight, d.dweight);
-                        });
-                        Gradients gradients = gradients_of(dy.reshape(shape), sums);
-                        gradients.emplace_back(dgate.reshape(shape));
-                        if (adds) gradients.emplace_back(dx);
-                        return gradients;
-                      });
+               r = flat_residual("add_gated_linear", residual, shape), x(shape, rows.dtype()),
+               x_rows = flat(x);
+  return row_op(
+      "add_gated_linear", x, inputs_of({y, gate}, {norm_vars, linear}, residual), 2,
+      std::max(shape[-1], rows.size(1)), layers, drop,
+      [&](const Block& block, const auto& own) {
+        const Tensor z = ops::gated_norm(block.of(rows), n, block.of(gates), heads);
+        apply_residual(r, z, own[1], drop, block, x_rows);
+      },
+      [n, heads](const BlockBack& block, auto& own) {
+        const Tensor from = block.x(0), g = block.x(1);
+        add_linear_gradients(ops::gated_norm(from, n, g, heads), block.ds, own[1]);
+        const ops::GatedNormGradient d =
+            ops::gated_norm_backward(from, n, g, heads, input_gradient(block.ds, own[1]));
+        for (const auto& [to, of] : {std::pair(block.dx(0), d.dy), {block.dx(1), d.dg}})
+          if (to.defined()) ops::copy_into(of, to);
+        if (n.defined()) add_to(own[0].dweight, d.dweight);
+      });
 }
 
 // u = norm(x) U^T + a, h = gelu(u), y = r + drop(h D^T + b), r may be undefined: 0;  with ds = drop(dy):
@@ -304,36 +298,26 @@ Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, co
                      const LinearVars& down, const Dropout& drop) {
   const Tensor rows = flat(x.value()), r = flat_residual("add_feed_forward", residual, x.shape());
   const std::array<Layer, 3> layers = {norm, up, down};
-  const int64_t R = rows.size(0), wide = layers[1].weight.size(0);
-  std::vector<Var> inputs = inputs_of(x, {norm, up, down});
-  if (r.defined()) inputs.push_back(residual);
-  const bool saves = Var::gradients_needed(inputs), adds = r.defined();
+  const int64_t wide = layers[1].weight.size(0);
+  const std::vector<Var> inputs = inputs_of({x}, {norm, up, down}, residual);
   const DType dtype = rows.dtype();
-  const Tensor y(x.shape(), dtype), y_rows = flat(y),
-                                    u = saves ? Tensor({R, wide}, saved_dtype(dtype)) : Tensor();
-  RowBlocks(R, wide, layers).each([&](int64_t first, int64_t count, const auto& own) {
-    const Tensor h({count, wide}, dtype), to_save = saves ? u.rows(first, count) : u;
-    apply_linear(rows.rows(first, count), &own[0], own[1], h, true, {}, to_save);
-    apply_residual(r, h, own[2], drop, first, y_rows);
-  });
-  return Var::from_op("add_feed_forward", y, inputs,
-                      [=, shape = x.shape(), saved = flat(x.saved())](const Tensor& dy) {
-                        const Tensor dx(saved.shape(), dtype), dy_rows = flat(dy);
-                        RowBlocks blocks(R, wide, layers);
-                        const auto sums = blocks.each([&](int64_t first, int64_t count, auto& own) {
-                          const Tensor ds = dropped(dy_rows, drop, first, count),
-                                       hidden = restored(u, first, count, dtype),
-                                       du = input_gradient(ds, own[2]),
-                                       h(hidden.shape(), hidden.dtype());
-                          ops::gelu_recompute(hidden, h, du);
-                          add_linear_gradients(h, ds, own[2]);
-                          norm_linear_backward(restored(saved, first, count, dtype), du, own[0],
-                                               own[1], dx.rows(first, count));
-                        });
-                        Gradients gradients = gradients_of(dx.reshape(shape), sums);
-                        if (adds) gradients.emplace_back(dy);
-                        return gradients;
-                      });
+  const Tensor y(x.shape(), dtype), y_rows = flat(y);
+  Tensor u;
+  if (Var::gradients_needed(inputs)) u = Tensor({rows.size(0), wide}, saved_dtype(dtype));
+  return row_op(
+      "add_feed_forward", y, inputs, 1, wide, layers, drop,
+      [&](const Block& block, const auto& own) {
+        const Tensor h({block.count, wide}, dtype);
+        apply_linear(block.of(rows), &own[0], own[1], h, true, {}, block.of(u));
+        apply_residual(r, h, own[2], drop, block, y_rows);
+      },
+      [u](const BlockBack& block, auto& own) {
+        const Tensor hidden = ops::cast(block.of(u), block.ds.dtype()),
+                     du = input_gradient(block.ds, own[2]), h(hidden.shape(), hidden.dtype());
+        ops::gelu_recompute(hidden, h, du);
+        add_linear_gradients(h, block.ds, own[2]);
+        norm_linear_backward(block.x(), du, own[0], own[1], block.dx());
+      });
 }
 
 }  // namespace linea
