@@ -72,23 +72,21 @@ struct GateTensors {
   Tensor beta, log_decay;
 };
 
-// The forward and the backward pass of one call.
+// The forward and the backward pass of one call, from position `first` on, and the step of one position.
 template <typename T>
 class DeltaPass {
   using A = Accumulator<T>;
 
  public:
   DeltaPass(const FeatureMap& map, const DeltaKind& kind, const Heads& in, const GateTensors& gates,
-            const LinearAttentionOptions& options, SequencePart* part)
+            const LinearAttentionOptions& options, SequencePart* part, int64_t first)
       : map_(map),
         kind_(kind),
         in_(in),
         gates_(gates),
         part_(part),
         plan_(map, in.q, in.v, options) {
-    if (kind.rotary)
-      angles_ = rotary_table(part == nullptr ? 0 : part->first(), plan_.length, plan_.features,
-                             in.q.data.dtype());
+    if (kind.rotary) angles_ = rotary_table(first, plan_.length, plan_.features, in.q.data.dtype());
   }
 
   // taken: what the backward pass needs of a part of sequences.
@@ -126,6 +124,15 @@ class DeltaPass {
           });
       hand_on(part_, PartPass::back, {dstate, end});
     });
+  }
+
+  // One position of all sequences: updates the state and reads it.
+  void step(const Tensor& state, const Tensor& y) const {
+    const Tile all{0, plan_.batch_heads, 0, 1};
+    const Tensor q = features(in_.q, Side::query, all).rows,
+                 k = features(in_.k, Side::key, all).rows;
+    table_.delta_step(context(), shape(all), input(q, k, all), state.data<Accumulator<T>>(),
+                      y.data<T>());
   }
 
  private:
@@ -221,16 +228,17 @@ Var delta_attention(const FeatureMapPtr& map, const DeltaKind& kind, const Atten
   return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
     SequencePart* const part = sequence_part();
+    const int64_t first = part == nullptr ? 0 : part->first();
     const auto taken = std::make_shared<TakenStates>();
-    const Tensor y =
-        DeltaPass<T>(*map, kind, saved.as(in.v.dtype()), values, options, part).forward(*taken);
+    const Tensor y = DeltaPass<T>(*map, kind, saved.as(in.v.dtype()), values, options, part, first)
+                         .forward(*taken);
     return from_feature_op(
         "delta_attention", y, inputs, *map,
         [=](const Tensor& dy, const std::vector<Tensor>& dparameters) -> Gradients {
           const UseSequencePart use(part);
           const Heads given = saved.as(dy.dtype()), grads = given.new_gradients(dy.dtype());
           const GateTensors dgates = values.like();
-          DeltaPass<T>(*map, kind, given, values, options, part)
+          DeltaPass<T>(*map, kind, given, values, options, part, first)
               .backward(*taken, dy, grads, dgates, dparameters);
           Gradients all = {grads.q.data, grads.k.data, grads.v.data};
           if (weighs) all.emplace_back(dgates.beta);
@@ -244,31 +252,13 @@ Var delta_attention(const FeatureMapPtr& map, const DeltaKind& kind, const Atten
 
 Tensor delta_step(const FeatureMap& map, const DeltaKind& kind, DeltaState& state,
                   const AttentionInputs& in, const RuleGates& gates) {
-  const int64_t H = state.state.size(1), F = state.state.size(2), M = in.v.size(-1),
-                P = state.state.size(0) * H;
-  const GateTensors values = GateTensors::of(gates);
-  const Tensor angles = kind.rotary ? rotary_table(state.position++, 1, F, in.q.dtype()) : Tensor();
-  const auto rows = [&](const Var& x, Side side) {
-    return normed_features(map, kind.norm, x.value().reshape({P, 1, x.size(-1)}), side, {0, H},
-                           angles)
-        .rows;
-  };
-  const Tensor v = in.v.value(), y(v.shape(), v.dtype()), q = rows(in.q, Side::query),
-               k = rows(in.k, Side::key);
-  ChunkShape shape{P, 1, F, M, 1};
-  shape.corrects = kind.corrects;
-  shape.channel_decays = values.channels();
+  const Heads given = Heads::of(in);
+  const Tensor y = given.new_output();
   with_real(y.dtype(), "delta_step", [&](auto zero) {
-    using T = decltype(zero);
-    const Kernels<T>& table = kernels<T>(context().device);
-    table.delta_step(context(), shape,
-                     {q.data<T>(),
-                      k.data<T>(),
-                      {v.data<T>(), M},
-                      {pointer<T>(values.beta), 1},
-                      {pointer<T>(values.log_decay), values.channels() ? F : 1}},
-                     state.state.data<Accumulator<T>>(), y.data<T>());
+    DeltaPass<decltype(zero)>(map, kind, given, GateTensors::of(gates), {}, nullptr, state.position)
+        .step(state.state, y);
   });
+  ++state.position;
   return y;
 }
 

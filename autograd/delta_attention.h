@@ -46,7 +46,7 @@ class DeltaState final : public AttentionState {
   DeltaState(const Shape& shape, DType dtype) : state(Tensor::zeros(shape, dtype)) {}
   size_t bytes() const override { return state.bytes(); }
   Tensor state;
-  int64_t position = 0;  // the next one, counted where rows are turned
+  int64_t position = 0;  // the next one
 };
 // One position (N = 1) of all sequences -> y [B,H,1,M]; changes the state.
 Tensor delta_step(const FeatureMap& map, const DeltaKind& kind, DeltaState& state,
