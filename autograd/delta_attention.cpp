@@ -218,13 +218,10 @@ Var delta_attention(const FeatureMapPtr& map, const DeltaKind& kind, const Atten
   if (values.channels())
     ops::require_shape("delta_attention", "log_decay", values.log_decay,
                        in.q.shape().with(-1, map->features(in.q.size(-1))));
-  const bool weighs = gates.beta.defined(), decays = gates.log_decay.defined();
+  const bool decays = gates.log_decay.defined();
   // Both passes compute from the saved inputs. The gradients of decays are sums that cancel
   // (linear_attention.cpp).
   const Heads saved = decays ? Heads::of(in) : Heads::saved(in);
-  std::vector<Var> inputs = {in.q, in.k, in.v};
-  if (weighs) inputs.push_back(gates.beta);
-  if (decays) inputs.push_back(gates.log_decay);
   return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
     SequencePart* const part = sequence_part();
@@ -233,19 +230,17 @@ Var delta_attention(const FeatureMapPtr& map, const DeltaKind& kind, const Atten
     const Tensor y = DeltaPass<T>(*map, kind, saved.as(in.v.dtype()), values, options, part, first)
                          .forward(*taken);
     return from_feature_op(
-        "delta_attention", y, inputs, *map,
+        "delta_attention", y, {in.q, in.k, in.v, gates.beta, gates.log_decay}, *map,
         [=](const Tensor& dy, const std::vector<Tensor>& dparameters) -> Gradients {
           const UseSequencePart use(part);
           const Heads given = saved.as(dy.dtype()), grads = given.new_gradients(dy.dtype());
           const GateTensors dgates = values.like();
           DeltaPass<T>(*map, kind, given, values, options, part, first)
               .backward(*taken, dy, grads, dgates, dparameters);
-          Gradients all = {grads.q.data, grads.k.data, grads.v.data};
-          if (weighs) all.emplace_back(dgates.beta);
-          if (decays)
-            all.emplace_back(kind.sums_by_segment ? dgates.log_decay
-                                                  : sums_from_end(dgates.log_decay, part));
-          return all;
+          const Tensor dlog_decay = decays && !kind.sums_by_segment
+                                        ? sums_from_end(dgates.log_decay, part)
+                                        : dgates.log_decay;
+          return {grads.q.data, grads.k.data, grads.v.data, dgates.beta, dlog_decay};
         });
   });
 }

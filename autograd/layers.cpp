@@ -112,13 +112,12 @@ Tensor dropped(const Tensor& dy, const Dropout& drop, const Block& block) {
   return result;
 }
 
-// The inputs of an op: xs, whose rows it reads, the parameters of its layers and a residual.
+// The inputs of an op: xs, whose rows it reads, the parameters of its layers and a residual; these may be
+// undefined.
 std::vector<Var> inputs_of(std::vector<Var> xs, std::initializer_list<LinearVars> layers,
                            const Var& residual = {}) {
-  for (const LinearVars& layer : layers)
-    for (const Var& parameter : {layer.weight, layer.bias})
-      if (parameter.defined()) xs.push_back(parameter);
-  if (residual.defined()) xs.push_back(residual);
+  for (const LinearVars& layer : layers) xs.insert(xs.end(), {layer.weight, layer.bias});
+  xs.push_back(residual);
   return xs;
 }
 
@@ -144,7 +143,7 @@ Var row_op(const char* op, const Tensor& y, const std::vector<Var>& inputs, size
   if (!Var::gradients_needed(inputs)) return Var::from_op(op, y, inputs, nullptr);
   std::vector<std::pair<Tensor, bool>> saved;
   for (size_t i = 0; i < xs; ++i) saved.emplace_back(inputs[i].saved(), inputs[i].requires_grad());
-  return Var::from_op(op, y, inputs, [=, count = inputs.size()](const Tensor& dy) {
+  return Var::from_op(op, y, inputs, [=](const Tensor& dy) {
     std::vector<Tensor> dxs;
     for (const auto& [x, needs] : saved)
       dxs.push_back(needs ? Tensor(x.shape(), dy.dtype()) : Tensor());
@@ -155,9 +154,9 @@ Var row_op(const char* op, const Tensor& y, const std::vector<Var>& inputs, size
     Gradients gradients(std::vector<Gradient>(dxs.begin(), dxs.end()));
     for (const auto& [of, packed, dweight, dbias] : sums)
       for (const auto& [x, dx] : {std::pair(of->weight, dweight), {of->bias, dbias}})
-        if (x.defined())
-          gradients.emplace_back(dx.defined() ? dx : Tensor::zeros(x.shape(), x.dtype()));
-    if (gradients.size() < count) gradients.emplace_back(dy);
+        gradients.emplace_back(x.defined() && !dx.defined() ? Tensor::zeros(x.shape(), x.dtype())
+                                                            : dx);
+    gradients.emplace_back(dy);
     return gradients;
   });
 }

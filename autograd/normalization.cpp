@@ -8,16 +8,12 @@ Var layer_norm(const Var& x, const Var& weight, const Var& bias) {
   const bool with_bias = bias.defined();
   ops::LayerNorm result = ops::layer_norm(x.value(), weight.value(), bias.value_or_none());
   const Tensor y = std::move(result.y);
-  std::vector<Var> inputs = {x, weight};
-  if (with_bias) inputs.push_back(bias);
   return Var::from_op(
-      "layer_norm", y, inputs,
+      "layer_norm", y, {x, weight, bias},
       [x = x.value(), weight = weight.value(), with_bias,
        saved = ops::LayerNorm{Tensor(), result.mean, result.scale}](const Tensor& dy) -> Gradients {
         ops::LayerNormGradient d = ops::layer_norm_backward(x, weight, with_bias, saved, dy);
-        Gradients gradients = {d.dx, d.dweight};
-        if (with_bias) gradients.push_back(d.dbias);
-        return gradients;
+        return {d.dx, d.dweight, d.dbias};
       });
 }
 

@@ -123,7 +123,7 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
                log_sums({heads.q.batches * H, heads.q.length}, sum_dtype(y.dtype())),
                b = bias.value_or_none();
   std::vector<Var> inputs = input_vars(in);
-  if (bias.defined()) inputs.push_back(bias);
+  inputs.push_back(bias);
   saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
     const Sets own(sets, some, H, given.q.length);
     LINEA_LAUNCH(sparse_attention, y.dtype(), shape_of(given, some.of(mask.valid), own, scale, b),
@@ -147,7 +147,7 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
                        given.output_heads(some.of(dy)), grads, ops::data_or_null(some.of(db)));
         });
         Gradients gradients = input_gradients(all);
-        if (db.defined()) gradients.push_back(ops::sum_rows(db, b.shape()));
+        gradients.emplace_back(db.defined() ? ops::sum_rows(db, b.shape()) : db);
         return gradients;
       },
       saved_y);

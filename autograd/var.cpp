@@ -216,8 +216,8 @@ void backward(const Var& root, const Tensor& seed) {
     require(gradients.size() == inputs.size(), "the backward of {} gave {} gradients for {} inputs",
             node->op, gradients.size(), inputs.size());
     for (size_t index = 0; index < inputs.size(); ++index) {
+      if (inputs[index] == nullptr || !inputs[index]->requires_grad) continue;
       Var::Node& input = *inputs[index];
-      if (!input.requires_grad) continue;
       Gradient& gradient = gradients[index];
       if (gradient.cast_to && input.leaf) {
         casts.add(inputs[index], gradient);

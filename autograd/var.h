@@ -66,7 +66,8 @@ class Var {
 
   // Whether an op on these inputs must save what its backward needs.
   static bool gradients_needed(const std::vector<Var>& inputs);
-  // The result of an op: records `inputs` and `backward` where a gradient is needed.
+  // The result of an op: records `inputs`, of which some may be undefined, and `backward` where a
+  // gradient is needed.
   // `saved`: the value in saved_dtype(), where `backward` captured it.
   static Var from_op(const char* op, Tensor value, const std::vector<Var>& inputs,
                      Backward backward, Tensor saved = {});

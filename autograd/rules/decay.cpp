@@ -88,19 +88,15 @@ Var log_decays(const Var& u, const Var& log_rate, double rate, bool negated) {
   const Tensor y(u.shape(), u.dtype());
   LINEA_LAUNCH(log_decays, u.dtype(), shape, ops::data(u.value()),
                ops::data_or_null(log_rate.value_or_none()), ops::data(y));
-  std::vector<Var> inputs = {u};
-  if (log_rate.defined()) inputs.push_back(log_rate);
   return Var::from_op(
-      "log_decays", y, inputs,
+      "log_decays", y, {u, log_rate},
       [shape, u = u.value(), log_rate = log_rate.value_or_none()](const Tensor& dy) -> Gradients {
         const Tensor du(u.shape(), u.dtype()),
             drate = log_rate.defined() ? Tensor(log_rate.shape(), u.dtype()) : Tensor();
         LINEA_LAUNCH(log_decays_backward, u.dtype(), shape, ops::data(u),
                      ops::data_or_null(log_rate), ops::data(dy), ops::data(du),
                      ops::data_or_null(drate));
-        Gradients all = {du};
-        if (drate.defined()) all.emplace_back(drate);
-        return all;
+        return {du, drate};
       });
 }
 
