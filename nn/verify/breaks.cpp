@@ -10,51 +10,52 @@
 namespace linea::sabotage {
 namespace {
 
-// Gradients of q and k are 1% too large, as where the derivative of a feature map is wrong.
-class WrongGradient final : public Saboteur {
+// The forward pass is another function of the right attention.
+using Forward = Var (*)(const Attention& right, AttentionInputs in, const AttentionMask& mask);
+
+template <Forward kWrong>
+class WrongForward final : public Saboteur {
  public:
   using Saboteur::Saboteur;
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    AttentionInputs wrong = in;
-    wrong.q = with_gradient_times(in.q, 1.01);
-    wrong.k = with_gradient_times(in.k, 1.01);
-    return right_->forward(wrong, mask);
+    return kWrong(*right_, in, mask);
   }
 };
+
+// Gradients of q and k are 1% too large, as where the derivative of a feature map is wrong.
+Var with_wrong_gradient(const Attention& right, AttentionInputs in, const AttentionMask& mask) {
+  in.q = with_gradient_times(in.q, 1.01);
+  in.k = with_gradient_times(in.k, 1.01);
+  return right.forward(in, mask);
+}
 
 // Causal is asked for, and not done.
-class SeesAll final : public Saboteur {
- public:
-  using Saboteur::Saboteur;
-  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return right_->forward(in, {false, mask.valid});
-  }
-};
+Var that_sees_all(const Attention& right, AttentionInputs in, const AttentionMask& mask) {
+  return right.forward(in, {false, mask.valid});
+}
 
 // Keys are stabilized by the largest of the whole sequence: the future shows in the past.
-class LeakyStabilizer final : public Saboteur {
- public:
-  using Saboteur::Saboteur;
-  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    const std::vector<double> keys = in.k.value().to_doubles();
-    const double largest = *std::max_element(keys.begin(), keys.end());
-    const Tensor shift = Tensor::full(in.k.shape(), in.k.dtype(), -largest);
-    AttentionInputs shifted = in;
-    shifted.k = add(in.k, Var(shift));
-    return right_->forward(shifted, mask);
-  }
-};
+Var with_leaky_stabilizer(const Attention& right, AttentionInputs in, const AttentionMask& mask) {
+  const std::vector<double> keys = in.k.value().to_doubles();
+  const double largest = *std::max_element(keys.begin(), keys.end());
+  in.k = add(in.k, Var(Tensor::full(in.k.shape(), in.k.dtype(), -largest)));
+  return right.forward(in, mask);
+}
 
 // Padded keys stay in the denominator: their values are taken out, their weights are not.
-class PaddingInDenominator final : public Saboteur {
- public:
-  using Saboteur::Saboteur;
-  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    AttentionInputs without_values = in;
-    without_values.v = clear_padding(in.v, mask.valid);
-    return right_->forward(without_values, {mask.causal, {}});
-  }
-};
+Var with_padding_in_denominator(const Attention& right, AttentionInputs in,
+                                const AttentionMask& mask) {
+  in.v = clear_padding(in.v, mask.valid);
+  return right.forward(in, {mask.causal, {}});
+}
+
+// exp of scores without taking the largest out first.
+Var that_overflows(const Attention&, AttentionInputs in, const AttentionMask& mask) {
+  const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
+  const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
+  const Var visible(naive::log_mask(scores.shape(), scores.dtype(), mask));
+  return matmul(normalize(exp(add(scores, visible))), in.v);
+}
 
 // omega is drawn again between training and sampling.
 class RedrawnForSteps final : public Saboteur {
@@ -67,18 +68,6 @@ class RedrawnForSteps final : public Saboteur {
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     right_->hooks()->before_step(1, 2);
     return right_->start(batch, dtype);
-  }
-};
-
-// exp of scores without taking the largest out first.
-class Overflowing final : public Saboteur {
- public:
-  using Saboteur::Saboteur;
-  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
-    const Var visible(naive::log_mask(scores.shape(), scores.dtype(), mask));
-    return matmul(normalize(exp(add(scores, visible))), in.v);
   }
 };
 
@@ -101,15 +90,17 @@ Var with_gradient_times(const Var& x, double factor) {
 
 const std::vector<Break>& breaks() {
   static const std::vector<Break> all = {
-      {"gradient", "gradients of q and k are 1% too large", "", make<WrongGradient>},
-      {"future", "every position sees all positions", "", make<SeesAll>, true},
+      {"gradient", "gradients of q and k are 1% too large", "",
+       make<WrongForward<with_wrong_gradient>>},
+      {"future", "every position sees all positions", "", make<WrongForward<that_sees_all>>, true},
       {"stabilizer", "the largest key of the whole sequence is subtracted from all keys",
-       "--attention linear --feature exp", make<LeakyStabilizer>},
-      {"padding", "padded keys stay in the denominator", "", make<PaddingInDenominator>},
+       "--attention linear --feature exp", make<WrongForward<with_leaky_stabilizer>>},
+      {"padding", "padded keys stay in the denominator", "",
+       make<WrongForward<with_padding_in_denominator>>},
       {"redraw", "omega changes between training and sampling", "--attention performer",
        make<RedrawnForSteps>},
       {"overflow", "exp of scores from which the largest was not subtracted", "--attention softmax",
-       make<Overflowing>}};
+       make<WrongForward<that_overflows>>}};
   return all;
 }
 
