@@ -13,7 +13,8 @@ KeyTilesPtr KeyRangeSets::tiles(const SetSize& size) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (const auto at = known_.find(size); at != known_.end()) return at->second;
   const int64_t queries = size.positions, keys = keys_(queries);
-  KeyTiles::Lists lists;
+  std::vector<KeyTiles::Lists> parts(1);
+  KeyTiles::Lists& lists = parts[0];
   std::vector<KeyRange> ranges;
   for (int64_t row = 0; row < queries; row += kKeyTile) {
     const int64_t height = std::min(kKeyTile, queries - row);
@@ -35,19 +36,15 @@ KeyTilesPtr KeyRangeSets::tiles(const SetSize& size) const {
     lists.end_block();
   }
   if (known_.size() >= kMaxKnown) known_.clear();
-  std::vector<KeyTiles::Lists> parts;
-  parts.push_back(std::move(lists));
   return known_[size] = std::make_shared<const KeyTiles>(queries, keys, std::move(parts));
 }
 
 KeyTilesOf KeyRangeSets::of(int64_t positions, const AttentionMask& mask) const {
-  if (!mask.valid.defined())
-    return [=, this, causal = mask.causal](int64_t, int64_t) {
-      return tiles({positions, positions, causal});
-    };
-  return [=, this, causal = mask.causal, valid = mask.valid.to_vector<int32_t>()](int64_t sequence,
-                                                                                  int64_t) {
-    return tiles({positions, valid[static_cast<size_t>(sequence)], causal});
+  const auto valid =
+      mask.valid.defined() ? mask.valid.to_vector<int32_t>() : std::vector<int32_t>();
+  return [=, this, causal = mask.causal](int64_t sequence, int64_t) {
+    const int64_t own = valid.empty() ? positions : valid[static_cast<size_t>(sequence)];
+    return tiles({positions, own, causal});
   };
 }
 

@@ -23,7 +23,7 @@ class KeySlots final : public AttentionState {
 // Writes the key and the value of one position (N = 1) of all sequences into this slot; where there
 // are fewer, slots are added: `growth` or, where that is 0, as many as there are.
 void write_slot(KeySlots& state, int64_t slot, const AttentionInputs& in, int64_t growth = 0);
-// Slots [first, first + count) of keys or values: [B,H,count,width].
+// Slots [first, first + count) of keys or values, or so many positions of any rows: [B,H,count,width].
 Tensor read_slots(const Tensor& slots, int64_t first, int64_t count);
 
 struct SlotRules {

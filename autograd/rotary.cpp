@@ -37,7 +37,7 @@ Tensor rotary_table(int64_t first, int64_t count, int64_t width, DType dtype) {
 
 Tensor rotated(const Tensor& table, const Tensor& x, bool back) {
   const Tensor y(x.shape(), x.dtype());
-  const Shape rows{x.size(0), 1, x.size(1), x.size(2)};
+  const Shape rows{x.shape().product(0, x.shape().rank() - 2), 1, x.size(-2), x.size(-1)};
   rotate(table, x.reshape(rows), y.reshape(rows), back);
   return y;
 }
@@ -45,11 +45,8 @@ Tensor rotated(const Tensor& table, const Tensor& x, bool back) {
 // dx = dy turned back
 Var rotated(const Var& x, int64_t first) {
   const Tensor table = rotary_table(first, x.size(2), x.size(3), x.dtype());
-  const Shape rows{x.size(0) * x.size(1), x.size(2), x.size(3)};
-  return Var::from_op("rotated", rotated(table, x.value().reshape(rows)).reshape(x.shape()), {x},
-                      [table, rows](const Tensor& dy) {
-                        return rotated(table, dy.reshape(rows), true).reshape(dy.shape());
-                      });
+  return Var::from_op("rotated", rotated(table, x.value()), {x},
+                      [table](const Tensor& dy) { return rotated(table, dy, true); });
 }
 
 Var rotated_qk(const Var& qkv, int64_t heads, int64_t first) {

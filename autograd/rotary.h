@@ -10,7 +10,7 @@ namespace linea {
 
 // Cosines, then sines, of the positions [first, first + count): [count,width].
 Tensor rotary_table(int64_t first, int64_t count, int64_t width, DType dtype);
-// Rows x [BH,S,width] turned by the angles of a table [S,width], or back.
+// Rows x [...,S,width] turned by the angles of a table [S,width], or back.
 Tensor rotated(const Tensor& table, const Tensor& x, bool back = false);
 
 // x [B,H,N,width] at the positions from `first` on.

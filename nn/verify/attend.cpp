@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "autograd/key_slots.h"
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "tensor/ops.h"
@@ -93,19 +94,13 @@ void each_step(
     const Attention& attention, const Inputs& in,
     const std::function<void(int64_t t, const Tensor& y, const AttentionState& state)>& visit) {
   const NoGrad no_grad;
-  const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2);
-  const auto by_position = [&](const Tensor& x) {  // [N,B,H,1,W]
-    if (!x.defined()) return x;
-    return ops::permute(x, {{1, 1, B * H, N}, {0, 1, 3, 2}, x.size(3)}, {N, B, H, 1, x.size(3)});
-  };
-  const Tensor q = by_position(in.q), k = by_position(in.k), v = by_position(in.v),
-               gate = by_position(in.gate);
-  const std::unique_ptr<AttentionState> state = attention.start(B, in.v.dtype());
-  for (int64_t n = 0; n < N; ++n)
-    visit(n,
-          attention.step(*state, {Var(q.select(n)), Var(k.select(n)), Var(v.select(n)),
-                                  gate.defined() ? Var(gate.select(n)) : Var()}),
-          *state);
+  const std::unique_ptr<AttentionState> state = attention.start(in.q.size(0), in.v.dtype());
+  for (int64_t n = 0; n < in.q.size(2); ++n) {
+    const auto now = [n](const Tensor& x) {
+      return x.defined() ? Var(read_slots(x, n, 1)) : Var();
+    };
+    visit(n, attention.step(*state, {now(in.q), now(in.k), now(in.v), now(in.gate)}), *state);
+  }
 }
 
 std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, Form form,
