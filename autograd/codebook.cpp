@@ -1,17 +1,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "autograd/attention_inputs.h"
 #include "autograd/ops.h"
+#include "autograd/qkv_layout.h"
 #include "tensor/ops.h"
 
 namespace linea {
 namespace {
-
-// x [B,H,N,D] as [B H,N,D]
-Tensor merge_batch_heads(const Tensor& x) {
-  return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
-}
 
 // codes [H,F,D] as rows [H F,D]
 Tensor flat_codes(const Tensor& codes) {
@@ -21,7 +16,7 @@ Tensor flat_codes(const Tensor& codes) {
 }  // namespace
 
 Var quantize(const Var& k, const Tensor& codebook) {
-  const Tensor keys = merge_batch_heads(k.value());
+  const Tensor keys = flat_heads(k.value());
   const Tensor y = ops::embedding(flat_codes(codebook), ops::nearest_code(keys, codebook, 0));
   return Var::from_op("quantize", y.reshape(k.shape()), {k}, [](const Tensor& dy) { return dy; });
 }
@@ -32,7 +27,7 @@ Commitment commitment_loss(const Var& k, const Var& codebook, double beta, const
     if (valid.defined()) ops::clear_padding(x.reshape(k.shape().with(-1, x.size(-1))), valid);
     return x;
   };
-  const Tensor keys = merge_batch_heads(clear_padding(Var(k.value()), valid).value()),
+  const Tensor keys = flat_heads(clear_padding(Var(k.value()), valid).value()),
                codes = flat_codes(codebook.value());
   const Tensor nearest = ops::nearest_code(keys, codebook.value(), 0);
   const Tensor difference =

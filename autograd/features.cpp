@@ -1,4 +1,5 @@
 #include "autograd/feature_map.h"
+#include "autograd/qkv_layout.h"
 
 namespace linea {
 
@@ -24,7 +25,7 @@ Var from_feature_op(const char* op, const Tensor& value, std::vector<Var> inputs
 // Rows and weights are two ops on the same forward, each with the backward of its own result.
 FeatureVars apply_features(const FeatureMapPtr& map, const Var& x, Side side) {
   const HeadRange heads{0, x.size(1)};
-  const Tensor flat = x.value().reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
+  const Tensor flat = flat_heads(x.value());
   const Features features = map->forward(flat, side, heads);
   const auto op = [&](const Tensor& y, const Shape& y_shape, bool is_rows) {
     return from_feature_op(

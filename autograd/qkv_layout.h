@@ -54,6 +54,11 @@ class HeadTensor {
   int64_t first_ = 0, batch_ = 0, head_ = 0, row_ = 0;
 };
 
+// x [B,H,N,D] as [B H,N,D].
+inline Tensor flat_heads(const Tensor& x) {
+  return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
+}
+
 // Some sequences of a batch, and their part of a tensor of `rows` rows a sequence; undefined stays so.
 struct Sequences {
   int64_t first = 0, count = 0;

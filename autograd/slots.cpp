@@ -1,21 +1,14 @@
 #include "autograd/slots.h"
 
+#include "autograd/qkv_layout.h"
 #include "tensor/launch.h"
 #include "tensor/ops.h"
 
 namespace linea {
 namespace {
 
-// [B,H,N,C] as [B H,N,C].
-Tensor flat_heads(const Tensor& x) {
-  return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
-}
-
-void require_rows(const char* op, const Var& x) {
+void require_rows(const char* op, const Var& x, const Tensor& valid = {}) {
   require(x.shape().rank() == 4, "{}: {} is not [B,H,N,C]", op, x.shape());
-}
-void require_valid(const char* op, const Var& x, const Tensor& valid) {
-  require_rows(op, x);
   if (valid.defined()) ops::require_shape(op, "valid", valid, {x.size(0)});
 }
 
@@ -57,36 +50,24 @@ struct MixShape {
   }
   // x [B,H,...] as [count,batch,...]
   Tensor groups(const Tensor& x) const { return x.reshape({count, batch, x.size(2), x.size(3)}); }
+  // A is w, of which there may be more rows than these, or one matrix.
+  GemmShape by_w(GemmShape shape) const {
+    shape.batch = batch;
+    shape.set_strides();
+    shape.stride_a = w_stride;
+    return shape;
+  }
   GemmShape compress() const {
-    return {.transpose_a = true,
-            .rows = m,
-            .cols = C,
-            .inner = N,
-            .batch = batch,
-            .stride_a = w_stride,
-            .stride_b = N * C,
-            .stride_c = m * C};
+    return by_w({.transpose_a = true, .rows = m, .cols = C, .inner = N});
   }
-  GemmShape expand() const {
-    return {.rows = N,
-            .cols = C,
-            .inner = m,
-            .batch = batch,
-            .stride_a = w_stride,
-            .stride_b = m * C,
-            .stride_c = N * C};
-  }
+  GemmShape expand() const { return by_w({.rows = N, .cols = C, .inner = m}); }
   // dw += x dy^T of one sequence, or of one head where all have one matrix.
   GemmShape outer() const {
-    return {.transpose_b = true,
-            .rows = N,
-            .cols = m,
-            .inner = C,
-            .batch = w_stride == 0 ? 1 : batch,
-            .stride_a = N * C,
-            .stride_b = m * C,
-            .stride_c = w_stride,
-            .beta = 1};
+    GemmShape shape{.transpose_b = true, .rows = N, .cols = m, .inner = C, .beta = 1};
+    shape.batch = w_stride == 0 ? 1 : batch;
+    shape.set_strides();
+    shape.stride_c = w_stride;
+    return shape;
   }
 
   int64_t N, C, m, w_stride, batch, count;
@@ -126,7 +107,7 @@ Var mix_rows(const Var& x, const Var& w) {
 
 // y_c = sum_{n in c} x_n / |c|;  dx_n = sum_{c: n in c} dy_c / |c|
 Var segment_means(const Var& x, int64_t segments, const Tensor& valid) {
-  require_valid("segment_means", x, valid);
+  require_rows("segment_means", x, valid);
   const Tensor y(x.shape().with(2, segments), x.dtype());
   LINEA_LAUNCH(segment_means, x.dtype(), slot_shape(x.shape(), segments, valid),
                ops::data(x.value()), ops::data(y));
@@ -155,7 +136,7 @@ Var transpose_over_norm(const Var& a) {
 
 // dx_n = sum_t w_ht dy_{n - t + T/2}, dw_ht = sum_{b,n} dy_n.x_{n + t - T/2}
 Var centered_convolution(const Var& x, const Var& w, const Tensor& valid) {
-  require_valid("centered_convolution", x, valid);
+  require_rows("centered_convolution", x, valid);
   const int64_t T = w.size(-1);
   ops::require_shape("centered_convolution", "w", w.value(), {x.size(1), T});
   const Tensor y(x.shape(), x.dtype());
