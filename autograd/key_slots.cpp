@@ -12,17 +12,6 @@ void copy_rows(const HeadTensor& from, const HeadTensor& to, int64_t rows) {
   LINEA_LAUNCH(copy_rows, from.data.dtype(), from, to, from.batches * from.heads, rows, from.width);
 }
 
-// The slot of a new position, of which there may be one more than `slots`.
-int64_t take_slot(std::vector<int32_t>& positions, int64_t now, const SlotRules& rules) {
-  for (size_t slot = 0; rules.has_passed && slot < positions.size(); ++slot)
-    if (rules.has_passed(positions[slot], now)) {
-      positions[slot] = static_cast<int32_t>(now);
-      return static_cast<int64_t>(slot);
-    }
-  positions.push_back(static_cast<int32_t>(now));
-  return static_cast<int64_t>(positions.size()) - 1;
-}
-
 }  // namespace
 
 void write_slot(KeySlots& state, int64_t slot, const AttentionInputs& in, int64_t growth) {
@@ -43,8 +32,13 @@ void write_slot(KeySlots& state, int64_t slot, const AttentionInputs& in, int64_
 }
 
 int64_t add_position(KeySlots& state, const AttentionInputs& in, const SlotRules& rules) {
-  const int64_t slot = take_slot(state.positions, state.next++, rules);
+  const int64_t now = state.next++;
+  const auto passed = std::find_if(
+      state.positions.begin(), state.positions.end(),
+      [&](int32_t position) { return rules.has_passed && rules.has_passed(position, now); });
+  const int64_t slot = passed - state.positions.begin();
   write_slot(state, slot, in, rules.growth);
+  state.positions[static_cast<size_t>(slot)] = static_cast<int32_t>(now);
   return slot;
 }
 

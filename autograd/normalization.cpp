@@ -5,13 +5,11 @@ namespace linea {
 
 // y = weight (x - mean) / stddev + bias; its backward: tensor/cpu/normalization.cpp
 Var layer_norm(const Var& x, const Var& weight, const Var& bias) {
-  const bool with_bias = bias.defined();
-  ops::LayerNorm result = ops::layer_norm(x.value(), weight.value(), bias.value_or_none());
-  const Tensor y = std::move(result.y);
+  const auto [y, mean, scale] = ops::layer_norm(x.value(), weight.value(), bias.value_or_none());
   return Var::from_op(
       "layer_norm", y, {x, weight, bias},
-      [x = x.value(), weight = weight.value(), with_bias,
-       saved = ops::LayerNorm{Tensor(), result.mean, result.scale}](const Tensor& dy) -> Gradients {
+      [x = x.value(), weight = weight.value(), with_bias = bias.defined(),
+       saved = ops::LayerNorm{Tensor(), mean, scale}](const Tensor& dy) -> Gradients {
         ops::LayerNormGradient d = ops::layer_norm_backward(x, weight, with_bias, saved, dy);
         return {d.dx, d.dweight, d.dbias};
       });

@@ -6,13 +6,12 @@ namespace linea {
 
 Shape check_heads(const char* op, const AttentionInputs& in, const Tensor& valid,
                   const RuleGates& gates, bool any_keys) {
-  int64_t B = 0, H = in.heads, N = 0;
+  Shape positions;  // B, H, N
   if (in.qkv.defined()) {
     ops::common_dtype(op, {&in.qkv.value()});
-    require(in.qkv.shape().rank() == 3 && H > 0 && in.qkv.size(2) % (3 * H) == 0,
-            "{}: qkv {} is not [B,N,3 H D] of {} heads", op, in.qkv.shape(), H);
-    B = in.qkv.size(0);
-    N = in.qkv.size(1);
+    require(in.qkv.shape().rank() == 3 && in.heads > 0 && in.qkv.size(2) % (3 * in.heads) == 0,
+            "{}: qkv {} is not [B,N,3 H D] of {} heads", op, in.qkv.shape(), in.heads);
+    positions = {in.qkv.size(0), in.heads, in.qkv.size(1)};
   } else {
     ops::common_dtype(op, {&in.q.value(), &in.k.value(), &in.v.value()});
     require(in.q.shape().rank() == 4 && in.v.shape().rank() == 4,
@@ -20,12 +19,9 @@ Shape check_heads(const char* op, const AttentionInputs& in, const Tensor& valid
     const int64_t keys = any_keys && in.k.shape().rank() == 4 ? in.k.size(2) : in.q.size(2);
     ops::require_shape(op, "k", in.k.value(), in.q.shape().with(2, keys));
     ops::require_shape(op, "v", in.v.value(), in.k.shape().with(-1, in.v.size(-1)));
-    B = in.q.size(0);
-    H = in.q.size(1);
-    N = in.q.size(2);
+    positions = {in.q.size(0), in.q.size(1), in.q.size(2)};
   }
-  if (valid.defined()) ops::require_shape(op, "valid", valid, {B});
-  const Shape positions{B, H, N};
+  if (valid.defined()) ops::require_shape(op, "valid", valid, {positions[0]});
   const auto check = [&](const char* name, const Var& gate) {
     if (gate.defined()) ops::require_shape(op, name, gate.value(), positions);
   };
