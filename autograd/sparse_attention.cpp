@@ -9,31 +9,31 @@
 namespace linea {
 namespace {
 
-// Sequences `some` of H heads each; keeps the sets alive.
-struct Sets {
-  Sets(const KeyTilesOf& sets, const Sequences& some, int64_t H, int64_t queries)
-      : owned(static_cast<size_t>(some.count * H)) {
+// The sizes and sets of a pass over some sequences, of which it keeps the sets alive.
+struct SparsePass {
+  SparsePass(const KeyTilesOf& sets, const Sequences& some, const Heads& in, const Tensor& valid,
+             double scale, const Tensor& bias)
+      : owned(static_cast<size_t>(some.count * in.q.heads)),
+        shape{attention_shape(in.q, in.k, in.v.width, valid), nullptr} {
     const auto set = [&](int64_t bh, int) {
-      owned[static_cast<size_t>(bh)] = sets(some.first + bh / H, bh % H);
+      owned[static_cast<size_t>(bh)] = sets(some.first + bh / in.q.heads, bh % in.q.heads);
     };
-    if (queries > 1) {
-      on_threads(some.count * H, set);
+    if (in.q.length > 1) {
+      on_threads(shape.batch_heads, set);
     } else {  // less work than waking a thread
-      for (int64_t bh = 0; bh < some.count * H; ++bh) set(bh, 0);
+      for (int64_t bh = 0; bh < shape.batch_heads; ++bh) set(bh, 0);
     }
     for (const KeyTilesPtr& one : owned) views.push_back(one->view());
+    shape.sets = views.data();
+    shape.bias_length = bias.defined() ? bias.size(1) : 0;
+    if (scale != 0) shape.scale = scale;
   }
+  SparsePass(const SparsePass&) = delete;  // shape points into views
+  SparsePass& operator=(const SparsePass&) = delete;
   std::vector<KeyTilesPtr> owned;
   std::vector<KeyTileSet> views;
+  SparseShape shape;
 };
-
-SparseShape shape_of(const Heads& heads, const Tensor& valid, const Sets& sets, double scale,
-                     const Tensor& bias) {
-  SparseShape shape{attention_shape(heads.q, heads.k, heads.v.width, valid), sets.views.data(),
-                    bias.defined() ? bias.size(1) : 0};
-  if (scale != 0) shape.scale = scale;
-  return shape;
-}
 
 }  // namespace
 
@@ -118,17 +118,15 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
   // Both passes compute from the saved inputs.
   const Heads saved = Heads::saved(in), heads = Heads::of(in);
   const int64_t H = heads.q.heads;
-  const Tensor y = heads.packed ? heads.new_output()
-                                : Tensor(in.q.shape().with(-1, heads.v.width), in.v.dtype()),
+  const Tensor y = heads.new_output(),
                log_sums({heads.q.batches * H, heads.q.length}, sum_dtype(y.dtype())),
                b = bias.value_or_none();
   std::vector<Var> inputs = input_vars(in);
   inputs.push_back(bias);
   saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
-    const Sets own(sets, some, H, given.q.length);
-    LINEA_LAUNCH(sparse_attention, y.dtype(), shape_of(given, some.of(mask.valid), own, scale, b),
-                 given, ops::data_or_null(b), given.output_heads(some.of(y)),
-                 ops::data(some.of(log_sums, H)));
+    const SparsePass pass(sets, some, given, some.of(mask.valid), scale, b);
+    LINEA_LAUNCH(sparse_attention, y.dtype(), pass.shape, given, ops::data_or_null(b),
+                 given.output_heads(some.of(y)), ops::data(some.of(log_sums, H)));
   });
   const Tensor saved_y = ops::cast(y, saved_dtype(y.dtype()));
   return Var::from_op(
@@ -140,11 +138,11 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
         saved.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
           const Tensor result = ops::cast(some.of(saved_y), dy.dtype());
           const Heads grads = all.batch(some.first, some.count);
-          const Sets own(sets, some, H, given.q.length);
-          LINEA_LAUNCH(sparse_attention_backward, dy.dtype(),
-                       shape_of(given, some.of(valid), own, scale, b), given, ops::data_or_null(b),
-                       given.output_heads(result), ops::data(some.of(log_sums, H)),
-                       given.output_heads(some.of(dy)), grads, ops::data_or_null(some.of(db)));
+          const SparsePass pass(sets, some, given, some.of(valid), scale, b);
+          LINEA_LAUNCH(sparse_attention_backward, dy.dtype(), pass.shape, given,
+                       ops::data_or_null(b), given.output_heads(result),
+                       ops::data(some.of(log_sums, H)), given.output_heads(some.of(dy)), grads,
+                       ops::data_or_null(some.of(db)));
         });
         Gradients gradients = input_gradients(all);
         gradients.emplace_back(db.defined() ? ops::sum_rows(db, b.shape()) : db);
@@ -155,31 +153,28 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
 
 void read_sets(const Heads& in, const Tensor& valid, const KeyTilesOf& sets, const Tensor& y,
                const Tensor& log_sums) {
-  const Sets own(sets, {0, in.q.batches}, in.q.heads, in.q.length);
-  LINEA_LAUNCH(sparse_attention, y.dtype(), shape_of(in, valid, own, 0, {}), in, nullptr,
-               HeadTensor(y), ops::data(log_sums));
+  const SparsePass pass(sets, {0, in.q.batches}, in, valid, 0, {});
+  LINEA_LAUNCH(sparse_attention, y.dtype(), pass.shape, in, nullptr, HeadTensor(y),
+               ops::data(log_sums));
 }
 
 void read_sets_backward(const Heads& in, const Tensor& valid, const KeyTilesOf& sets,
                         const Tensor& y, const Tensor& log_sums, const Tensor& dy,
                         const Heads& grads) {
-  const Sets own(sets, {0, in.q.batches}, in.q.heads, in.q.length);
-  SparseShape shape = shape_of(in, valid, own, 0, {});
-  shape.adds = true;
-  LINEA_LAUNCH(sparse_attention_backward, dy.dtype(), shape, in, nullptr, HeadTensor(y),
+  SparsePass pass(sets, {0, in.q.batches}, in, valid, 0, {});
+  pass.shape.adds = true;
+  LINEA_LAUNCH(sparse_attention_backward, dy.dtype(), pass.shape, in, nullptr, HeadTensor(y),
                ops::data(log_sums), HeadTensor(dy), grads, nullptr);
 }
 
-Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTilesOf& sets_of,
+Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTilesOf& sets,
                    double scale, const Tensor& bias) {
   const Heads position = Heads::of(in);
   const Tensor y = position.new_output();
-  const int64_t H = position.q.heads, BH = position.q.batches * H;
-  const Sets sets(sets_of, {0, position.q.batches}, H, 1);
-  SparseShape shape = shape_of(position, {}, sets, scale, bias);
-  shape.keys = static_cast<int64_t>(state.positions.size());
-  const Tensor log_sums({BH}, sum_dtype(y.dtype()));
-  LINEA_LAUNCH(sparse_attention, y.dtype(), shape, Heads{position.q, state.keys, state.values},
+  SparsePass pass(sets, {0, position.q.batches}, position, {}, scale, bias);
+  pass.shape.keys = static_cast<int64_t>(state.positions.size());
+  const Tensor log_sums({pass.shape.batch_heads}, sum_dtype(y.dtype()));
+  LINEA_LAUNCH(sparse_attention, y.dtype(), pass.shape, Heads{position.q, state.keys, state.values},
                ops::data_or_null(bias), position.output_heads(y), ops::data(log_sums));
   return y;
 }
