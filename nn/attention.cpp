@@ -19,6 +19,19 @@ std::vector<AttentionEntry>& registry() {
 
 }  // namespace
 
+void Attention::require_form(bool causal) const {
+  require(!causal || traits_.not_causal.empty(), "`attention` {} has no causal form: {}",
+          options_.name, traits_.not_causal);
+}
+
+std::unique_ptr<AttentionState> Attention::start(int64_t, DType) const {
+  return require_form(true), nullptr;
+}
+
+Tensor Attention::step(AttentionState&, const AttentionInputs&) const {
+  return require_form(true), Tensor();
+}
+
 std::vector<AttentionOptions> AttentionEntry::variant_options() const {
   std::vector<AttentionOptions> result;
   for (const Settings& variant : variants) result.push_back({name, variant});

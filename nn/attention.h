@@ -95,18 +95,22 @@ class TrainingHooks {
 
 class Attention {
  public:
-  explicit Attention(AttentionTraits traits = {}) : traits_(std::move(traits)) {}
+  explicit Attention(AttentionOptions options = {}, AttentionTraits traits = {})
+      : options_(std::move(options)), traits_(std::move(traits)) {}
   virtual ~Attention() = default;
   const AttentionTraits& traits() const { return traits_; }
   const GateSpec& gate() const { return gate_; }
+  // Error: ErrorKind::usage, a causal form where there is none.
+  void require_form(bool causal) const;
 
   // -> [B,H,N,M], or [B,N,H D] of qkv. Errors: shapes that do not go together, a mask that the
   // traits exclude.
   virtual Var forward(const AttentionInputs& in, const AttentionMask& mask) const = 0;
   virtual Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const = 0;
-  // Causal only: one position, N = 1, after those that the state has seen. dtype: of q, k and v.
-  virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
-  virtual Tensor step(AttentionState& state, const AttentionInputs& in) const = 0;
+  // Causal only: one position, N = 1, after those that the state has seen. dtype: of q, k and v. Those that are not
+  // overridden refuse.
+  virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const;
+  virtual Tensor step(AttentionState& state, const AttentionInputs& in) const;
   // Counted by the recurrent form where its state does not grow, whatever form runs; features and
   // terms linear in F, D or M are not counted.
   virtual AttentionFlops flops(int64_t length) const = 0;
@@ -123,6 +127,7 @@ class Attention {
   virtual TrainingHooks* hooks() { return nullptr; }
 
  protected:
+  const AttentionOptions options_;
   AttentionTraits traits_;
   GateSpec gate_{};
 };

@@ -14,8 +14,7 @@ std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64
   const AttentionOptions options = config.attention_of(layer);
   std::shared_ptr<Attention> attention = make_attention(options);
   const AttentionTraits& traits = attention->traits();
-  require(traits.not_causal.empty() || !config.causal, "`attention` {} has no causal form: {}",
-          options.name, traits.not_causal);
+  attention->require_form(config.causal);
   if ((config.recompute || config.reversible) && !traits.recomputable)
     fail(ErrorKind::usage,
          "`{}` does not go with `attention` {}: it counts its codes, or adds to the loss, each "

@@ -17,7 +17,6 @@
 #include "autograd/rules/naive_tools.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/parts.h"
-#include "nn/attention/slots.h"
 
 namespace linea {
 namespace {
@@ -88,8 +87,7 @@ Var with_column(const Var& x, const std::vector<double>& of_rows) {
 class BptAttention final : public Attention {
  public:
   explicit BptAttention(const AttentionOptions& options)
-      : Attention({.step_capturable = false}),
-        options_(options),
+      : Attention(options, {.step_capturable = false}),
         keys_(std::min<int64_t>(options.settings.integer("keys"), int64_t{1} << 30)),
         scale_(1 / std::sqrt(static_cast<double>(options.key_size))),
         positions_(options.length > 0 ? options.length : int64_t{1} << 16),
@@ -216,7 +214,6 @@ class BptAttention final : public Attention {
     return rings_[static_cast<size_t>(level)] + node % ring(level);
   }
 
-  AttentionOptions options_;
   int64_t keys_;
   double scale_;
   int64_t positions_;           // at most, of the recurrent form

@@ -19,7 +19,7 @@
 #include "base/random.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/hamming_clusters.h"
-#include "nn/attention/slots.h"
+#include "nn/attention/parts.h"
 
 namespace linea {
 namespace {
@@ -69,14 +69,13 @@ KeyTilesPtr sets_of_clusters(const int32_t* clusters, int64_t N, const int32_t* 
   return std::make_shared<const KeyTiles>(N, N, std::vector{part});
 }
 
-class ClusteredAttention final : public BidirectionalAttention {
+class ClusteredAttention final : public Attention {
  public:
   ClusteredAttention(const AttentionOptions& options, bool improved)
-      : BidirectionalAttention(options,
-                               {.not_causal = "a cluster is a mean of queries, later ones too",
-                                .decides = true,
-                                .training_capturable = false,
-                                .rotary = Rotary::inputs}),
+      : Attention(options, {.not_causal = "a cluster is a mean of queries, later ones too",
+                            .decides = true,
+                            .training_capturable = false,
+                            .rotary = Rotary::inputs}),
         clusters_{options.settings.integer("clusters"), options.settings.integer("iterations"),
                   options.seed, options.layer},
         keys_(improved ? options.settings.integer("keys") : 0),
@@ -88,7 +87,7 @@ class ClusteredAttention final : public BidirectionalAttention {
   }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    require_bidirectional(mask);
+    require_form(mask.causal);
     const int64_t N = in.q.size(2), C = clusters_.count;
     const Tensor clusters = decide_clusters(in.q, [&] {
       return hamming_clusters(in.q.value(), planes_, mask.lengths(in.q.size(0), N), clusters_);
@@ -112,7 +111,7 @@ class ClusteredAttention final : public BidirectionalAttention {
 
   // With matrices [N,C] and [C,N] of clusters and weights.
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    require_bidirectional(mask);
+    require_form(mask.causal);
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2), C = clusters_.count;
     const std::vector<int32_t> valid = mask.lengths(B, N),
                                clusters = decide_clusters(in.q, [&] {

@@ -13,18 +13,24 @@
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/parts.h"
-#include "nn/attention/slots.h"
 
 namespace linea {
 namespace {
 
-class InducedAttention final : public BidirectionalAttention {
+// The matrices of heads [H,rows,columns] with 1 on their diagonals.
+Var identity_parameter(const AttentionOptions& options, int64_t rows, int64_t columns) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < options.heads * rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) values.push_back(i % rows == j ? 1 : 0);
+  return Var(Tensor::from(values, {options.heads, rows, columns}, options.dtype), true);
+}
+
+class InducedAttention final : public Attention {
  public:
   explicit InducedAttention(const AttentionOptions& options)
-      : BidirectionalAttention(
-            options,
-            {.not_causal = "each induced point reads the whole set; luna has a causal form",
-             .weighs_values = false}),
+      : Attention(options,
+                  {.not_causal = "each induced point reads the whole set; luna has a causal form",
+                   .weighs_values = false}),
         count_(options.settings.integer("slots")) {
     const int64_t D = options.key_size, M = options.value_size;
     slots_ = normal_parameter(options, {options.heads, count_, D}, 1);
@@ -34,7 +40,7 @@ class InducedAttention final : public BidirectionalAttention {
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const ExactProducts exact_products;
-    require_bidirectional(mask);
+    require_form(mask.causal);
     const Var slots = repeat(slots_, in.q.size(0)),
               h = softmax_attention({slots, in.k, in.v, Var()}, mask);
     return softmax_attention({in.q, head_matmul(h, slot_key_), head_matmul(h, slot_value_), Var()},
@@ -42,7 +48,7 @@ class InducedAttention final : public BidirectionalAttention {
   }
 
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    require_bidirectional(mask);
+    require_form(mask.causal);
     const int64_t B = in.q.size(0);
     const Var h = naive::softmax_attention(
                   scaled_scores(repeat(slots_, B), clear_padding(in.k, mask.valid)),
@@ -52,7 +58,7 @@ class InducedAttention final : public BidirectionalAttention {
   }
 
   AttentionFlops flops(int64_t) const override {
-    const AttentionFlops once = slot_flops(count_, options_.key_size, options_.value_size);
+    const AttentionFlops once = softmax_flops(options_, static_cast<double>(count_));
     return {2 * once.forward, 2 * once.training};
   }
 

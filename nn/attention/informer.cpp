@@ -89,13 +89,12 @@ KeyTilesPtr sets_of_selected(const int32_t* selected, int64_t N, bool causal) {
 class InformerAttention final : public Attention {
  public:
   explicit InformerAttention(const AttentionOptions& options)
-      : Attention({.softmax_weights = true,
-                   .decides = true,
-                   .training_capturable = false,
-                   .step_capturable = false,
-                   .rotary = Rotary::inputs,
-                   .state_growth = 2}),
-        options_(options),
+      : Attention(options, {.softmax_weights = true,
+                            .decides = true,
+                            .training_capturable = false,
+                            .step_capturable = false,
+                            .rotary = Rotary::inputs,
+                            .state_growth = 2}),
         factor_(options.settings.integer("factor")) {
     traits_.heads_differ = true;  // by their random keys
     traits_.details = fmt::format("causal: {} rows, {} keys to choose them by",
@@ -297,7 +296,6 @@ class InformerAttention final : public Attention {
     return Tensor::from(selected, {B, H, N});
   }
 
-  AttentionOptions options_;
   int64_t factor_;
   FeatureMapPtr identity_ = make_feature_map("identity", 0);
 };

@@ -13,15 +13,15 @@
 #include "autograd/slots.h"
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
-#include "nn/attention/slots.h"
+#include "nn/attention/parts.h"
 
 namespace linea {
 namespace {
 
-class Linformer final : public BidirectionalAttention {
+class Linformer final : public Attention {
  public:
   explicit Linformer(const AttentionOptions& options)
-      : BidirectionalAttention(options, {.not_causal = "each slot mixes all positions"}),
+      : Attention(options, {.not_causal = "each slot mixes all positions"}),
         slots_(options.settings.integer("slots")),
         length_(std::max<int64_t>(options.length, 1)) {
     const std::string& share = options.settings.text("share");
@@ -48,7 +48,7 @@ class Linformer final : public BidirectionalAttention {
   }
 
   AttentionFlops flops(int64_t) const override {
-    const AttentionFlops reads = slot_flops(slots_, options_.key_size, options_.value_size);
+    const AttentionFlops reads = softmax_flops(options_, static_cast<double>(slots_));
     return {2 * reads.forward, reads.training + 3 * reads.forward};
   }
 
@@ -62,7 +62,7 @@ class Linformer final : public BidirectionalAttention {
   const Var& values_matrix() const { return compress_v_.defined() ? compress_v_ : compress_k_; }
 
   void check(const AttentionInputs& in, const AttentionMask& mask) const {
-    require_bidirectional(mask);
+    require_form(mask.causal);
     require(in.q.size(2) <= length_,
             "`attention` linformer has matrices for {} positions, of which {} are given: set "
             "`length` to {} or more",

@@ -80,13 +80,12 @@ struct Hashing {
 class LshAttention final : public Attention, private TrainingHooks {
  public:
   explicit LshAttention(const AttentionOptions& options)
-      : Attention({.reads_keys = false,
-                   .decides = true,
-                   .training_capturable = false,
-                   .step_capturable = false,
-                   .rotary = Rotary::inputs,
-                   .state_growth = 2}),
-        options_(options),
+      : Attention(options, {.reads_keys = false,
+                            .decides = true,
+                            .training_capturable = false,
+                            .step_capturable = false,
+                            .rotary = Rotary::inputs,
+                            .state_growth = 2}),
         rounds_(options.settings.integer("rounds")),
         buckets_(bucket_count(options)),
         window_(options.settings.integer("window")),
@@ -245,7 +244,6 @@ class LshAttention final : public Attention, private TrainingHooks {
     return Tensor::from(hashes, {B, H, rounds_, N});
   }
 
-  AttentionOptions options_;
   int64_t rounds_, buckets_, window_, redraw_;
   Tensor rotations_;  // [H,rounds,D,buckets / 2]
 };

@@ -25,7 +25,6 @@
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/parts.h"
-#include "nn/attention/slots.h"
 #include "nn/feature_map.h"
 #include "tensor/launch.h"
 
@@ -217,10 +216,9 @@ struct LunaState final : AttentionState {
 class LunaAttention final : public Attention {
  public:
   explicit LunaAttention(const AttentionOptions& options)
-      : Attention({.denominators = false,
-                   .any_order = true,
-                   .step_capturable = false}),  // the host counts positions
-        options_(options),
+      : Attention(options, {.denominators = false,
+                            .any_order = true,
+                            .step_capturable = false}),  // the host counts positions
         count_(options.settings.integer("slots")),
         slots_(normal_parameter(options, {options.heads, count_, options.key_size}, 1)),
         map_(make_feature_map("identity", 1)) {}
@@ -308,7 +306,6 @@ class LunaAttention final : public Attention {
   double values_factor() const { return std::sqrt(static_cast<double>(count_)) / kLog2; }
 
   static constexpr DeltaKind kSums{.norm = KeyNorm::none, .corrects = false};
-  AttentionOptions options_;
   int64_t count_;
   Var slots_;  // [H,m,D]
   FeatureMapPtr map_;

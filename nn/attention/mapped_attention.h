@@ -45,7 +45,7 @@ class MappedAttention : public Attention {
   // A derived class that has to make its map first calls set_map() in its constructor.
   explicit MappedAttention(const AttentionOptions& options, FeatureMapPtr map = nullptr,
                            RulePtr rule = sum_rule())
-      : options_(options), rule_(std::move(rule)) {
+      : Attention(options), rule_(std::move(rule)) {
     gate_ = rule_->spec().gate;
     if (map != nullptr) set_map(std::move(map));
   }
@@ -83,7 +83,6 @@ class MappedAttention : public Attention {
     }
   }
 
-  const AttentionOptions options_;
   FeatureMapPtr map_;
 
  private:

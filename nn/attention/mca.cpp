@@ -17,7 +17,6 @@
 #include "autograd/slots.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/parts.h"
-#include "nn/attention/slots.h"
 
 namespace linea {
 namespace {
@@ -52,8 +51,7 @@ Var compressed(const Var& x, const Var& w) {
 class McaAttention final : public Attention {
  public:
   explicit McaAttention(const AttentionOptions& options)
-      : Attention({.step_capturable = false}),
-        options_(options),
+      : Attention(options, {.step_capturable = false}),
         ratio_(options.settings.integer("ratio")),
         sets_([r = ratio_](int64_t N) { return N / r + N; },
               [r = ratio_](const SetSize& size, int64_t i, std::vector<KeyRange>& ranges) {
@@ -161,7 +159,6 @@ class McaAttention final : public Attention {
     return sum;
   }
 
-  AttentionOptions options_;
   int64_t ratio_;
   KeyRangeSets sets_;
   Var compress_k_, compress_v_;  // W [H,r,D,D], U [H,r,M,M]

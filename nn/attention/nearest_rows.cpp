@@ -16,7 +16,7 @@
 #include "autograd/slots.h"
 #include "autograd/sparse_attention.h"
 #include "nn/attention/centroids.h"
-#include "nn/attention/slots.h"
+#include "nn/attention/parts.h"
 
 namespace linea {
 namespace {
@@ -74,17 +74,16 @@ KeyTilesPtr band(int64_t w, int64_t valid, int64_t rows, int64_t N) {
   return std::make_shared<const KeyTiles>(rows, N, std::vector{part});
 }
 
-class NearestRowsAttention final : public BidirectionalAttention {
+class NearestRowsAttention final : public Attention {
  public:
   explicit NearestRowsAttention(const AttentionOptions& options)
-      : BidirectionalAttention(
-            options,
-            {.not_causal = "the rows nearest a centroid are chosen over the whole sequence",
-             .softmax_weights = true,
-             .decides = true,
-             .recomputable = false,  // as in routing.cpp
-             .training_capturable = false,
-             .rotary = Rotary::inputs}),
+      : Attention(options,
+                  {.not_causal = "the rows nearest a centroid are chosen over the whole sequence",
+                   .softmax_weights = true,
+                   .decides = true,
+                   .recomputable = false,  // as in routing.cpp
+                   .training_capturable = false,
+                   .rotary = Rotary::inputs}),
         clusters_(cluster_count(options)),
         window_(options.settings.integer("window")),
         local_heads_(options.settings.integer("local_heads")),
@@ -101,7 +100,7 @@ class NearestRowsAttention final : public BidirectionalAttention {
   }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    require_bidirectional(mask);
+    require_form(mask.causal);
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2), C = clusters_,
                   w = std::min(window_, N);
     const Rows of = decide_rows(in, mask, &NearestRowsAttention::choose);
@@ -135,7 +134,7 @@ class NearestRowsAttention final : public BidirectionalAttention {
 
   // Each cluster by a mask over all pairs, and weights of the mean.
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    require_bidirectional(mask);
+    require_form(mask.causal);
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2), M = in.v.size(3);
     const int64_t w = std::min(window_, N);
     const Rows of = decide_rows(in, mask, &NearestRowsAttention::choose_by_loops);

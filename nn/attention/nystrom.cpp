@@ -19,7 +19,6 @@
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/parts.h"
-#include "nn/attention/slots.h"
 
 namespace linea {
 namespace {
@@ -65,11 +64,10 @@ struct Lengths {
   Tensor longer, shorter;
 };
 
-class NystromAttention final : public BidirectionalAttention {
+class NystromAttention final : public Attention {
  public:
   explicit NystromAttention(const AttentionOptions& options)
-      : BidirectionalAttention(
-            options, {.not_causal = "landmarks average future rows", .denominators = false}),
+      : Attention(options, {.not_causal = "landmarks average future rows", .denominators = false}),
         landmarks_(options.settings.integer("slots")),
         taps_(options.settings.integer("conv")) {
     require(taps_ == 0 || taps_ % 2 == 1,
@@ -83,7 +81,7 @@ class NystromAttention final : public BidirectionalAttention {
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const ExactProducts exact_products;
-    require_bidirectional(mask);
+    require_form(mask.causal);
     const Lengths lengths(mask, in.q.size(0), in.q.size(2), landmarks_);
     Var y;
     if (lengths.longer.defined()) {
@@ -104,7 +102,7 @@ class NystromAttention final : public BidirectionalAttention {
   }
 
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    require_bidirectional(mask);
+    require_form(mask.causal);
     const int64_t B = in.q.size(0), N = in.q.size(2);
     const Lengths lengths(mask, B, N, landmarks_);
     const Var k = clear_padding(in.k, mask.valid), v = clear_padding(in.v, mask.valid);
@@ -119,7 +117,7 @@ class NystromAttention final : public BidirectionalAttention {
   }
 
   AttentionFlops flops(int64_t) const override {
-    const AttentionFlops once = slot_flops(landmarks_, options_.key_size, options_.value_size);
+    const AttentionFlops once = softmax_flops(options_, static_cast<double>(landmarks_));
     const auto taps = static_cast<double>(2 * taps_ * options_.value_size);
     return {2 * once.forward + taps, 2 * once.training + 3 * taps};
   }

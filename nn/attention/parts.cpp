@@ -48,4 +48,14 @@ void write_normal(const RandomStream& stream, double stddev, const Tensor& into)
   write_values(values, into);
 }
 
+Var normal_parameter(const AttentionOptions& options, const Shape& shape, double stddev,
+                     uint64_t number) {
+  const Tensor result(shape, options.dtype);
+  for (int64_t head = 0; head < shape[0]; ++head)
+    write_normal({options.seed, Purpose::features,
+                  static_cast<uint32_t>(options.layer * options.heads + head), number},
+                 stddev, result.select(head));
+  return Var(result, true);
+}
+
 }  // namespace linea

@@ -6,7 +6,9 @@
 
 #include "autograd/key_slots.h"
 #include "base/random.h"
+#include "base/scoped.h"
 #include "nn/attention.h"
+#include "tensor/context.h"
 
 namespace linea {
 
@@ -34,5 +36,15 @@ std::vector<int32_t> largest_first(const std::vector<double>& scores, int64_t co
 
 // N(0, stddev^2), element n by number n of the stream.
 void write_normal(const RandomStream& stream, double stddev, const Tensor& into);
+// A parameter of N(0, stddev^2), [H,...], or [1,...] of all heads. `number` distinguishes those of an
+// attention.
+Var normal_parameter(const AttentionOptions& options, const Shape& shape, double stddev,
+                     uint64_t number = 0);
+
+// While one lives, nothing is rounded to bf16, neither factors nor what is saved: scores of keys that are
+// rounded sums of rounded rows have no digits left.
+struct ExactProducts : Scoped<FloatProducts> {
+  ExactProducts() : Scoped(context().products, FloatProducts::exact) {}
+};
 
 }  // namespace linea

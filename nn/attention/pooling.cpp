@@ -17,7 +17,6 @@
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/parts.h"
-#include "nn/attention/slots.h"
 
 namespace linea {
 namespace {
@@ -44,8 +43,8 @@ class PoolingState final : public AttentionState {
 class PoolingAttention final : public Attention {
  public:
   explicit PoolingAttention(const AttentionOptions& options)
-      : Attention({.denominators = false, .step_capturable = false}),  // a sum of two softmaxes
-        options_(options),
+      : Attention(options,
+                  {.denominators = false, .step_capturable = false}),  // a sum of two softmaxes
         pool_{options.settings.integer("window"), options.settings.integer("outer"),
               options.settings.integer("pool_size"), options.settings.integer("pool_stride"),
               options.settings.text("pooling") == "max"},
@@ -135,7 +134,6 @@ class PoolingAttention final : public Attention {
     return options_.length == 0 ? count : std::min(count, options_.length);
   }
 
-  AttentionOptions options_;
   Pool pool_;
   KeyRangeSets sets_;
 };

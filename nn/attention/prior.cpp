@@ -47,11 +47,10 @@ Var of_pairs(const Var& bias, int64_t B) {
 class PriorAttention final : public Attention, private TrainingHooks {
  public:
   explicit PriorAttention(const AttentionOptions& options)
-      : Attention({.training_capturable = false,
-                   .step_capturable = false,
-                   .rotary = Rotary::inputs,
-                   .state_growth = 2}),
-        options_(options),
+      : Attention(options, {.training_capturable = false,
+                            .step_capturable = false,
+                            .rotary = Rotary::inputs,
+                            .state_growth = 2}),
         length_(static_cast<double>(std::max<int64_t>(options.length, 1))),
         ramp_(static_cast<double>(options.settings.integer("ramp"))),
         gaussian_(options.settings.text("prior") == "gaussian") {
@@ -200,7 +199,6 @@ class PriorAttention final : public Attention, private TrainingHooks {
     return sets;
   }
 
-  AttentionOptions options_;
   double length_, ramp_;
   bool gaussian_;
   Var parameter_;  // s or z [H]

@@ -51,13 +51,12 @@ class RoutingState final : public AttentionState {
 class RoutingAttention final : public Attention {
  public:
   explicit RoutingAttention(const AttentionOptions& options)
-      : Attention({.softmax_weights = true,
-                   .decides = true,
-                   .recomputable = false,  // the host counts the rows of clusters
-                   .training_capturable = false,
-                   .step_capturable = false,
-                   .rotary = Rotary::inputs}),
-        options_(options),
+      : Attention(options, {.softmax_weights = true,
+                            .decides = true,
+                            .recomputable = false,  // the host counts the rows of clusters
+                            .training_capturable = false,
+                            .step_capturable = false,
+                            .rotary = Rotary::inputs}),
         clusters_(cluster_count(options)),
         window_(options.settings.integer("window")),
         local_heads_(options.settings.integer("local_heads")),
@@ -238,7 +237,6 @@ class RoutingAttention final : public Attention {
     });
   }
 
-  AttentionOptions options_;
   int64_t clusters_, window_, local_heads_;
   Centroids centroids_;
   CentroidTraining training_;

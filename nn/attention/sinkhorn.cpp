@@ -18,7 +18,7 @@
 #include "autograd/rules/naive_tools.h"
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
-#include "nn/attention/slots.h"
+#include "nn/attention/parts.h"
 #include "nn/attention/sorted_attention.h"
 
 namespace linea {
@@ -49,11 +49,10 @@ Var quotient(const Var& a, const Var& b) {
 class SinkhornAttention final : public Attention, private TrainingHooks {
  public:
   explicit SinkhornAttention(const AttentionOptions& options)
-      : Attention({.softmax_weights = true,
-                   .training_capturable = false,
-                   .step_capturable = false,
-                   .state_growth = 2}),
-        options_(options),
+      : Attention(options, {.softmax_weights = true,
+                            .training_capturable = false,
+                            .step_capturable = false,
+                            .state_growth = 2}),
         block_(options.settings.integer("block")),
         iterations_(options.settings.integer("iterations")),
         scale_(1 / (std::sqrt(static_cast<double>(options.key_size)) *
@@ -193,7 +192,6 @@ class SinkhornAttention final : public Attention, private TrainingHooks {
     return iterations_ == 0 ? normalize(s) : s;
   }
 
-  AttentionOptions options_;
   int64_t block_, iterations_;
   double scale_, noise_;
   int64_t step_ = -1;  // of training; -1 outside of one

@@ -16,12 +16,11 @@ namespace {
 class SoftmaxAttention final : public Attention {
  public:
   explicit SoftmaxAttention(const AttentionOptions& options)
-      : Attention({.packed_qkv = true,
-                   .bf16_inputs = true,
-                   .softmax_weights = true,
-                   .step_capturable = false,  // the host counts the keys
-                   .rotary = Rotary::inputs}),
-        options_(options),
+      : Attention(options, {.packed_qkv = true,
+                            .bf16_inputs = true,
+                            .softmax_weights = true,
+                            .step_capturable = false,  // the host counts the keys
+                            .rotary = Rotary::inputs}),
         window_(options.settings.integer("window")) {
     traits_.any_order = window_ == 0;
     traits_.state_growth = window_ == 0 ? 2 : 0;
@@ -55,7 +54,6 @@ class SoftmaxAttention final : public Attention {
   }
 
  private:
-  AttentionOptions options_;
   int64_t window_;  // 0: all keys
 };
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "autograd/qkv_layout.h"
-#include "nn/attention/slots.h"
+#include "nn/attention/parts.h"
 #include "tensor/launch.h"
 #include "tensor/schedule.h"
 

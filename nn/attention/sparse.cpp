@@ -22,12 +22,11 @@ class SparseAttention final : public Attention {
  public:
   SparseAttention(const AttentionOptions& options, int64_t block,
                   const SparseExpressions& expressions)
-      : Attention({.not_causal = expressions.not_causal,
-                   .packed_qkv = true,
-                   .softmax_weights = true,
-                   .step_capturable = false,  // the host chooses the keys
-                   .rotary = Rotary::inputs}),
-        options_(options) {
+      : Attention(options, {.not_causal = expressions.not_causal,
+                            .packed_qkv = true,
+                            .softmax_weights = true,
+                            .step_capturable = false,  // the host chooses the keys
+                            .rotary = Rotary::inputs}) {
     const PatternSizes sizes{block,        options.image_width, options.image_channels,
                              options.seed, options.layer,       options.heads};
     const auto chosen = [&](const std::string& expression) {
@@ -75,7 +74,7 @@ class SparseAttention final : public Attention {
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    require_causal();
+    require_form(true);
     int64_t slots = 0;
     for (const KeyPattern& pattern : patterns_[1]) slots += pattern.slots();
     if (options_.length > 0) slots = std::min(slots, options_.length);
@@ -122,13 +121,8 @@ class SparseAttention final : public Attention {
   }
 
  private:
-  void require_causal() const {
-    require(traits_.not_causal.empty(), "`attention` {} has no causal form: {}", options_.name,
-            traits_.not_causal);
-  }
-
   const KeyPattern& pattern_of(bool causal, int64_t head) const {
-    if (causal) require_causal();
+    require_form(causal);
     const std::vector<KeyPattern>& patterns = patterns_[causal ? 1 : 0];
     return patterns[static_cast<size_t>(head) % patterns.size()];
   }
@@ -149,7 +143,6 @@ class SparseAttention final : public Attention {
   }
 
   static constexpr size_t kMaxTiles = 1024;
-  AttentionOptions options_;
   std::vector<KeyPattern> patterns_[2];  // bidirectional, causal
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<int64_t, int64_t, bool, int64_t>, KeyTilesPtr> tiles_;

@@ -50,8 +50,7 @@ class SynthesizerState final : public AttentionState {
 class SynthesizerAttention final : public Attention {
  public:
   explicit SynthesizerAttention(const AttentionOptions& options)
-      : Attention({.reads_keys = false, .step_capturable = false, .state_growth = 1}),
-        options_(options),
+      : Attention(options, {.reads_keys = false, .step_capturable = false, .state_growth = 1}),
         length_(std::max<int64_t>(options.length, 1)),
         random_(options.settings.text("synth") == "random") {
     const int64_t C = random_ ? options.settings.integer("rank") : options.key_size;
@@ -163,7 +162,6 @@ class SynthesizerAttention final : public Attention {
     write_normal(stream, std::pow(C, random_ ? -0.25 : -0.5), table);
   }
 
-  AttentionOptions options_;
   int64_t length_;
   bool random_;
   Var tables_q_, tables_k_, tables_c_;

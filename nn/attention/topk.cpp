@@ -42,13 +42,12 @@ Tensor sorted_keys(const AttentionInputs& in, const AttentionMask& mask, const S
 class TopkAttention final : public Attention {
  public:
   explicit TopkAttention(const AttentionOptions& options)
-      : Attention({.softmax_weights = true,
-                   .any_order = true,
-                   .decides = true,
-                   .step_capturable = false,
-                   .rotary = Rotary::inputs,
-                   .state_growth = 2}),
-        options_(options),
+      : Attention(options, {.softmax_weights = true,
+                            .any_order = true,
+                            .decides = true,
+                            .step_capturable = false,
+                            .rotary = Rotary::inputs,
+                            .state_growth = 2}),
         keys_(options.settings.integer("keys")) {
     // With the indices, a sum, and a few for the rows that are computed at a time.
     traits_.saved_scalars = static_cast<double>(keys_ + 1 + 4);
@@ -91,7 +90,6 @@ class TopkAttention final : public Attention {
   }
 
  private:
-  AttentionOptions options_;
   int64_t keys_;
 };
 

@@ -229,21 +229,21 @@ TEST(TransformerAttention, EvaluationLeavesTheCodebookAlone) {
 // An attention that sees every position at once.
 class NotCausal final : public Attention {
  public:
-  NotCausal() : Attention({.not_causal = "it mixes the sequence by one product"}) {}
+  explicit NotCausal(const AttentionOptions& options)
+      : Attention(options, {.not_causal = "it mixes the sequence by one product"}) {}
   Var forward(const AttentionInputs& in, const AttentionMask&) const override { return in.v; }
   Var quadratic(const AttentionInputs& in, const AttentionMask&) const override { return in.v; }
-  std::unique_ptr<AttentionState> start(int64_t, DType) const override { return nullptr; }
-  Tensor step(AttentionState&, const AttentionInputs&) const override { return {}; }
   AttentionFlops flops(int64_t) const override { return {}; }
 };
 
 TEST(TransformerAttention, NeedsACausalForm) {
-  register_attention({.name = "not-causal",
-                      .summary = "",
-                      .source = "",
-                      .settings = {},
-                      .make = [](const AttentionOptions&) { return std::make_unique<NotCausal>(); },
-                      .variants = {}});
+  register_attention(
+      {.name = "not-causal",
+       .summary = "",
+       .source = "",
+       .settings = {},
+       .make = [](const AttentionOptions& options) { return std::make_unique<NotCausal>(options); },
+       .variants = {}});
   try {
     const Transformer model(model_with("not-causal"));
     ADD_FAILURE() << "not refused";

@@ -76,7 +76,7 @@ class TrainedMap : public Attention {
     Var a_;
   };
   explicit TrainedMap(const AttentionOptions& options)
-      : options_(options),
+      : Attention(options),
         a_(Tensor::full({1}, options.dtype, 0.75), true),
         map_(std::make_shared<Stretched>(a_)) {}
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
@@ -97,7 +97,6 @@ class TrainedMap : public Attention {
   Parameters parameters() const override { return {{"a", a_}}; }
 
  private:
-  AttentionOptions options_;
   Var a_;
   std::shared_ptr<const FeatureMap> map_;
 };
