@@ -77,22 +77,6 @@ struct AttentionTraits {
   std::string details{};  // what aliases and settings of 0 come to, for `linea info`
 };
 
-// Work around a training step, of an attention that is not trained by gradients alone.
-class TrainingHooks {
- public:
-  virtual ~TrainingHooks() = default;
-  // Before the step (0-based, of `steps`).
-  virtual void before_step(int64_t step, int64_t steps) { (void)step, (void)steps; }
-  // A term to add to the loss, of the keys that the mask leaves; undefined: none.
-  virtual Var auxiliary_loss(const AttentionInputs& in, const AttentionMask& mask) {
-    return (void)in, (void)mask, Var();
-  }
-  // After the step, or instead of that where the update is skipped.
-  virtual void after_step() {}
-  virtual void skip_step() {}
-  virtual std::vector<std::pair<std::string, double>> statistics() const { return {}; }
-};
-
 class Attention {
  public:
   explicit Attention(AttentionOptions options = {}, AttentionTraits traits = {})
@@ -124,7 +108,18 @@ class Attention {
   virtual Parameters parameters() const { return {}; }
   virtual std::vector<Buffer> buffers() const { return {}; }
   virtual void buffers_changed() {}  // call it after writing into them
-  virtual TrainingHooks* hooks() { return nullptr; }
+
+  // Work around a training step, of an attention that is not trained by gradients alone. Before the step (0-based, of
+  // `steps`):
+  virtual void before_step(int64_t step, int64_t steps) { (void)step, (void)steps; }
+  // A term to add to the loss, of the keys that the mask leaves; undefined: none.
+  virtual Var auxiliary_loss(const AttentionInputs& in, const AttentionMask& mask) {
+    return (void)in, (void)mask, Var();
+  }
+  // After the step, or instead of that where the update is skipped.
+  virtual void after_step() {}
+  virtual void skip_step() {}
+  virtual std::vector<std::pair<std::string, double>> statistics() const { return {}; }
 
  protected:
   const AttentionOptions options_;

@@ -151,18 +151,15 @@ bool Model::is_unbounded() const {
 }
 
 void Model::before_step(int64_t step, int64_t steps) {
-  for (const auto& attention : attentions_)
-    if (TrainingHooks* const hooks = attention->hooks()) hooks->before_step(step, steps);
+  for (const auto& attention : attentions_) attention->before_step(step, steps);
 }
 
 void Model::after_step() {
-  for (const auto& attention : attentions_)
-    if (TrainingHooks* const hooks = attention->hooks()) hooks->after_step();
+  for (const auto& attention : attentions_) attention->after_step();
 }
 
 void Model::skip_step() {
-  for (const auto& attention : attentions_)
-    if (TrainingHooks* const hooks = attention->hooks()) hooks->skip_step();
+  for (const auto& attention : attentions_) attention->skip_step();
 }
 
 bool Model::is_capturable() const {
@@ -173,15 +170,12 @@ bool Model::is_capturable() const {
 std::vector<std::pair<std::string, double>> Model::statistics() const {
   std::vector<std::pair<std::string, double>> result;
   std::map<std::string, std::pair<double, int64_t>> sums;  // with how many layers have it
-  for (const auto& attention : attentions_) {
-    const TrainingHooks* const hooks = attention->hooks();
-    if (hooks == nullptr) continue;
-    for (const auto& [name, value] : hooks->statistics()) {
+  for (const auto& attention : attentions_)
+    for (const auto& [name, value] : attention->statistics()) {
       if (sums.count(name) == 0) result.emplace_back(name, 0);
       sums[name].first += value;
       ++sums[name].second;
     }
-  }
   for (auto& [name, value] : result)
     value = sums[name].first / static_cast<double>(sums[name].second);
   return result;

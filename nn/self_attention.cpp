@@ -59,9 +59,8 @@ Var GateLayer::forward(const Var& x, const LayerNorm* norm) const {
 
 void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, const AttentionMask& mask,
                         Var* auxiliary) {
-  TrainingHooks* const hooks = attention.hooks();
-  if (auxiliary == nullptr || hooks == nullptr) return;
-  const Var term = hooks->auxiliary_loss(in, mask);
+  if (auxiliary == nullptr) return;
+  const Var term = attention.auxiliary_loss(in, mask);
   if (term.defined()) *auxiliary = auxiliary->defined() ? add(*auxiliary, term) : term;
 }
 

@@ -77,7 +77,7 @@ struct Hashing {
   }
 };
 
-class LshAttention final : public Attention, private TrainingHooks {
+class LshAttention final : public Attention {
  public:
   explicit LshAttention(const AttentionOptions& options)
       : Attention(options, {.reads_keys = false,
@@ -195,7 +195,6 @@ class LshAttention final : public Attention, private TrainingHooks {
     if (!rotations_.defined()) return {};
     return {{"rotations", rotations_}};
   }
-  TrainingHooks* hooks() override { return this; }
 
  private:
   void before_step(int64_t step, int64_t) override {

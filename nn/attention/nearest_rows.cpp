@@ -74,22 +74,12 @@ KeyTilesPtr band(int64_t w, int64_t valid, int64_t rows, int64_t N) {
   return std::make_shared<const KeyTiles>(rows, N, std::vector{part});
 }
 
-class NearestRowsAttention final : public Attention {
+class NearestRowsAttention final : public CentroidAttention {
  public:
   explicit NearestRowsAttention(const AttentionOptions& options)
-      : Attention(options,
-                  {.not_causal = "the rows nearest a centroid are chosen over the whole sequence",
-                   .softmax_weights = true,
-                   .decides = true,
-                   .recomputable = false,  // as in routing.cpp
-                   .training_capturable = false,
-                   .rotary = Rotary::inputs}),
-        clusters_(cluster_count(options)),
-        window_(options.settings.integer("window")),
-        local_heads_(options.settings.integer("local_heads")),
-        centroids_(options, clusters_, local_heads_),
-        training_(centroids_, options.settings) {
-    traits_.details = fmt::format("{} clusters", clusters_);
+      : CentroidAttention(
+            options,
+            {.not_causal = "the rows nearest a centroid are chosen over the whole sequence"}) {
     // Queries of clusters, their results, and the gradients of both.
     const int64_t length = std::max<int64_t>(options.length, 1);
     const double queries =
@@ -184,10 +174,6 @@ class NearestRowsAttention final : public Attention {
     return {choice + read.forward, choice + read.training};
   }
 
-  std::vector<Buffer> buffers() const override { return centroids_.buffers(); }
-  void buffers_changed() override { centroids_.changed(); }
-  TrainingHooks* hooks() override { return &training_; }
-
  private:
   struct Rows {
     std::vector<int32_t> queries, keys;  // Q_c and K_c [B,H,C,w], in order, then -1
@@ -207,14 +193,14 @@ class NearestRowsAttention final : public Attention {
   }
 
   Tensor choose(const Tensor& x, const Tensor& valid) const {
-    return without_local_heads(prototype_keys(repeat(Var(centroids_.mu()), x.size(0)).value(), x,
-                                              valid, std::min(window_, x.size(2))));
+    return without_local_heads(prototype_keys(repeat(Var(mu_), x.size(0)).value(), x, valid,
+                                              std::min(window_, x.size(2))));
   }
 
   Tensor choose_by_loops(const Tensor& x, const Tensor& valid) const {
     const int64_t B = x.size(0), H = x.size(1), N = x.size(2), D = x.size(3),
                   w = std::min(window_, N);
-    const std::vector<double> rows = x.to_doubles(), mu = centroids_.mu().to_doubles();
+    const std::vector<double> rows = x.to_doubles(), mu = mu_.to_doubles();
     const std::vector<int32_t> lengths = AttentionMask{false, valid}.lengths(B, N);
     std::vector<int32_t> chosen;
     for (int64_t list = 0; list < B * H * clusters_; ++list) {
@@ -238,10 +224,6 @@ class NearestRowsAttention final : public Attention {
       if (bh % H < local_heads_) std::fill_n(chosen.data<int32_t>() + bh * each, each, -1);
     return chosen;
   }
-
-  int64_t clusters_, window_, local_heads_;
-  Centroids centroids_;
-  CentroidTraining training_;
 };
 
 }  // namespace

@@ -100,7 +100,7 @@ class RandomFeatures final : public FeatureMap {
   double root_;  // D^{1/4}
 };
 
-class Performer final : public MappedAttention, private TrainingHooks {
+class Performer final : public MappedAttention {
  public:
   explicit Performer(const AttentionOptions& options)
       : MappedAttention(options),
@@ -121,8 +121,6 @@ class Performer final : public MappedAttention, private TrainingHooks {
       ops::copy_into(ops::cast(ops::cast(omega_, DType::bf16), omega_.dtype()), omega_);
     features_->refresh();
   }
-
-  TrainingHooks* hooks() override { return this; }
 
  private:
   void before_step(int64_t step, int64_t) override {

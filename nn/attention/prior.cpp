@@ -44,7 +44,7 @@ Var of_pairs(const Var& bias, int64_t B) {
                       });
 }
 
-class PriorAttention final : public Attention, private TrainingHooks {
+class PriorAttention final : public Attention {
  public:
   explicit PriorAttention(const AttentionOptions& options)
       : Attention(options, {.training_capturable = false,
@@ -118,7 +118,6 @@ class PriorAttention final : public Attention, private TrainingHooks {
   }
 
   Parameters parameters() const override { return {{gaussian_ ? "sigma" : "span", parameter_}}; }
-  TrainingHooks* hooks() override { return this; }
 
  private:
   Var auxiliary_loss(const AttentionInputs&, const AttentionMask&) override {

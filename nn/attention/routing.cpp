@@ -48,26 +48,14 @@ class RoutingState final : public AttentionState {
   std::vector<int32_t> used;  // slots of each sequence and head
 };
 
-class RoutingAttention final : public Attention {
+class RoutingAttention final : public CentroidAttention {
  public:
   explicit RoutingAttention(const AttentionOptions& options)
-      : Attention(options, {.softmax_weights = true,
-                            .decides = true,
-                            .recomputable = false,  // the host counts the rows of clusters
-                            .training_capturable = false,
-                            .step_capturable = false,
-                            .rotary = Rotary::inputs}),
-        clusters_(cluster_count(options)),
-        window_(options.settings.integer("window")),
-        local_heads_(options.settings.integer("local_heads")),
-        centroids_(options, clusters_, local_heads_),
-        training_(centroids_, options.settings) {
-    traits_.details = fmt::format("{} clusters", clusters_);
-  }
+      : CentroidAttention(options, {.step_capturable = false}) {}
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2);
-    const Clusters of = decide_clusters(in, &Centroids::nearest);
+    const Clusters of = decide_clusters(in, &RoutingAttention::nearest);
     const std::vector<int32_t> valid = mask.lengths(B, N);
     const KeyTilesOf sets = [=, this](int64_t sequence, int64_t head) {
       const auto own = [&](const std::vector<int32_t>& all) {
@@ -83,7 +71,7 @@ class RoutingAttention final : public Attention {
   // By the formulas: clusters by loops, ranks by counting.
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const int64_t H = in.q.size(1), N = in.q.size(2);
-    const Clusters of = decide_clusters(in, &Centroids::nearest_by_loops);
+    const Clusters of = decide_clusters(in, &RoutingAttention::nearest_by_loops);
     const std::vector<int32_t> valid = mask.lengths(in.q.size(0), N);
     const int64_t half = window_ / 2;
     const auto allowed = [&](int64_t bh, int64_t i, int64_t j) {
@@ -118,7 +106,7 @@ class RoutingAttention final : public Attention {
 
   Tensor step(AttentionState& any_state, const AttentionInputs& in) const override {
     auto& state = dynamic_cast<RoutingState&>(any_state);
-    const Clusters of = decide_clusters(in, &Centroids::nearest);
+    const Clusters of = decide_clusters(in, &RoutingAttention::nearest);
     std::vector<KeyTilesPtr> sets;
     for (size_t bh = 0; bh < of.queries.size(); ++bh) {
       const auto ring = [&](int32_t cluster) -> RoutingState::Ring& {
@@ -155,20 +143,16 @@ class RoutingAttention final : public Attention {
     return {choice + 2 * keys * (D + M), choice + 2 * keys * (4 * D + 3 * M)};
   }
 
-  std::vector<Buffer> buffers() const override { return centroids_.buffers(); }
-  void buffers_changed() override { centroids_.changed(); }
-  TrainingHooks* hooks() override { return &training_; }
-
  private:
   struct Clusters {
     std::vector<int32_t> queries, keys;  // [B,H,N]
   };
-  using Nearest = Tensor (Centroids::*)(const Tensor&) const;
+  using Nearest = Tensor (RoutingAttention::*)(const Tensor&) const;
 
   Clusters decide_clusters(const AttentionInputs& in, Nearest method) const {
     const Shape shape{in.q.size(0), in.q.size(1), 1, in.q.size(2)};
     const auto clusters = [&](const Var& x) {
-      return decide(shape, clusters_, [&] { return (centroids_.*method)(x.value()); })
+      return decide(shape, clusters_, [&] { return (this->*method)(x.value()); })
           .to_vector<int32_t>();
     };
     std::vector<int32_t> queries = clusters(in.q);
@@ -236,10 +220,6 @@ class RoutingAttention final : public Attention {
       std::copy_n(from + row * width, width, to + (row * slots.size(2) + slot) * width);
     });
   }
-
-  int64_t clusters_, window_, local_heads_;
-  Centroids centroids_;
-  CentroidTraining training_;
 };
 
 }  // namespace

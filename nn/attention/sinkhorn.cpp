@@ -46,7 +46,7 @@ Var quotient(const Var& a, const Var& b) {
   });
 }
 
-class SinkhornAttention final : public Attention, private TrainingHooks {
+class SinkhornAttention final : public Attention {
  public:
   explicit SinkhornAttention(const AttentionOptions& options)
       : Attention(options, {.softmax_weights = true,
@@ -133,8 +133,6 @@ class SinkhornAttention final : public Attention, private TrainingHooks {
     const AttentionFlops read = softmax_flops(options_, (std::min(b, N) + 1) / 2 + sorted);
     return {read.forward + mixing, read.training + 3 * mixing};
   }
-
-  TrainingHooks* hooks() override { return this; }
 
  private:
   static int64_t blocks(int64_t N, int64_t b) { return (N + b - 1) / b; }

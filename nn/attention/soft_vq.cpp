@@ -71,7 +71,7 @@ class MixtureFeatures final : public FeatureMap {
   Tensor temperature_;
 };
 
-class SoftVq final : public MappedAttention, private TrainingHooks {
+class SoftVq final : public MappedAttention {
  public:
   explicit SoftVq(const AttentionOptions& options)
       : MappedAttention(options), anneal_(options.settings.real("anneal")) {
@@ -87,8 +87,6 @@ class SoftVq final : public MappedAttention, private TrainingHooks {
 
   Parameters parameters() const override { return {{"codebook", codebook_}, {"sigma", sigma_}}; }
   std::vector<Buffer> buffers() const override { return {{"temperature", temperature_}}; }
-
-  TrainingHooks* hooks() override { return this; }
 
  private:
   void before_step(int64_t step, int64_t steps) override {

@@ -46,7 +46,7 @@ class CodeFeatures final : public FeatureMap {
   Tensor codebook_;
 };
 
-class Vq final : public MappedAttention, public TrainingHooks {
+class Vq final : public MappedAttention {
  public:
   explicit Vq(const AttentionOptions& options)
       : MappedAttention(options),
@@ -88,7 +88,6 @@ class Vq final : public MappedAttention, public TrainingHooks {
     write_values(sums, sums_);
   }
 
-  TrainingHooks* hooks() override { return this; }
   void before_step(int64_t step, int64_t) override { step_ = step; }
 
   // Also counts the keys of each code, for after_step.

@@ -66,7 +66,7 @@ class RedrawnForSteps final : public Saboteur {
     right_ = make_attention(redrawn);
   }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    right_->hooks()->before_step(1, 2);
+    right_->before_step(1, 2);
     return right_->start(batch, dtype);
   }
 };

@@ -162,7 +162,7 @@ TEST(Hybrid, StatisticsAreThoseOfTheLayersThatHaveThem) {
   model.forward(some_ids(2, 20), true, &auxiliary);
   model.after_step();
   ASSERT_EQ(model.statistics().size(), 3u);
-  EXPECT_EQ(model.statistics(), model.attentions()[0]->hooks()->statistics());
+  EXPECT_EQ(model.statistics(), model.attentions()[0]->statistics());
 }
 
 TEST(Hybrid, HasNoMoreItemsThanLayers) {

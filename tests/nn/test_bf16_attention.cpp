@@ -211,7 +211,7 @@ TEST_F(Bf16Attention, OmegaIsOfBf16Numbers) {
     const Tensor omega = attention->buffers().front().tensor;
     const std::vector<double> first = omega.to_doubles();
     EXPECT_EQ(first, rounded_to_bf16(omega).to_doubles());
-    attention->hooks()->before_step(1, 10);
+    attention->before_step(1, 10);
     EXPECT_NE(omega.to_doubles(), first);
     EXPECT_EQ(omega.to_doubles(), rounded_to_bf16(omega).to_doubles());
     ops::copy_into(random_tensor(omega.shape(), 9, 1.0, 0.0, DType::f32), omega);

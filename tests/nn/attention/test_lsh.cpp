@@ -176,11 +176,11 @@ TEST(Lsh, RedrawsByTheStep) {
   const auto attention = make_attention(options), again = make_attention(options);
   const auto rotations = [](const Attention& of) { return of.buffers().at(0).tensor.to_doubles(); };
   const std::vector<double> first = rotations(*attention);
-  for (int64_t step = 0; step < 3; ++step) attention->hooks()->before_step(step, 10);
+  for (int64_t step = 0; step < 3; ++step) attention->before_step(step, 10);
   EXPECT_EQ(rotations(*attention), first);
-  attention->hooks()->before_step(3, 10);
+  attention->before_step(3, 10);
   EXPECT_NE(rotations(*attention), first);
-  again->hooks()->before_step(3, 10);
+  again->before_step(3, 10);
   EXPECT_EQ(rotations(*attention), rotations(*again));
 }
 

@@ -49,14 +49,14 @@ TEST(Performer, OmegaDependsOnSeedLayerHeadAndStep) {
   EXPECT_EQ(attention->buffers().at(0).tensor.shape(), (Shape{3, 9, 5}));
   expect_sampled_at(0);
   for (int64_t step = 0; step < 11; ++step) {
-    attention->hooks()->before_step(step, 100);
+    attention->before_step(step, 100);
     expect_sampled_at(static_cast<uint64_t>(step / 4 * 4));
   }
   // Where the training came from does not matter, nor how many steps it has.
   const auto resumed = make_attention(options);
-  resumed->hooks()->before_step(8, 9);
+  resumed->before_step(8, 9);
   EXPECT_EQ(omega_of(*resumed), omega_of(*attention));
-  attention->hooks()->before_step(4, 100);
+  attention->before_step(4, 100);
   expect_sampled_at(4);
 
   for (const std::string what : {"seed", "layer"}) {
@@ -73,15 +73,15 @@ TEST(Performer, NothingElseRedrawsOmega) {
   for (const int64_t redraw : {0, 1}) {
     const auto attention = make_attention(performer("hyperbolic", 6, redraw));
     const std::vector<double> omega = omega_of(*attention);
-    attention->hooks()->before_step(0, 10);
+    attention->before_step(0, 10);
     const Inputs x = draw({2, 3, 9, 5, 7}, DType::f64);
     run(*attention, &Attention::forward, x, {});
     run(*attention, &Attention::quadratic, x, {});
     const auto state = attention->start(2, DType::f64);
     for (int64_t n = 0; n < 9; ++n) attention->step(*state, step_at(*attention, x, n));
-    attention->hooks()->after_step();
+    attention->after_step();
     EXPECT_EQ(omega_of(*attention), omega);
-    attention->hooks()->before_step(1, 10);
+    attention->before_step(1, 10);
     EXPECT_EQ(omega_of(*attention) == omega, redraw == 0);
   }
 }
@@ -103,7 +103,7 @@ TEST(Performer, FormsAgreeAfterRedrawingSavingAndLoading) {
   const Inputs x = draw({2, 3, 40, 5, 7}, DType::f64, 0.5);
   for (const char* feature : kFeatures) {
     const auto source = make_attention(performer(feature, 16, 2));
-    source->hooks()->before_step(2, 10);
+    source->before_step(2, 10);
     AttentionOptions other = performer(feature, 16);
     other.seed = 77;
     const auto copy = make_attention(other);
@@ -115,7 +115,7 @@ TEST(Performer, FormsAgreeAfterRedrawingSavingAndLoading) {
     EXPECT_EQ(from_source.to_doubles(), from_copy.to_doubles()) << feature;
     EXPECT_GT(relative_error(unloaded, from_copy), 1e-3) << feature;
     expect_forms_agree(*copy, x, feature);
-    source->hooks()->before_step(4, 10);
+    source->before_step(4, 10);
     EXPECT_GT(relative_error(run(*source, &Attention::forward, x, {}).y, from_copy), 1e-3)
         << feature;
     expect_forms_agree(*source, x, feature);
@@ -172,7 +172,7 @@ TEST(Performer, FeaturesEstimateSoftmax) {
       std::vector<double> sums(3), squares(3);
       const int64_t draws = 800;
       for (int64_t step = 0; step < draws; ++step) {
-        attention->hooks()->before_step(step, draws);
+        attention->before_step(step, draws);
         const std::vector<double> a = features_of_key(*attention, q, v),
                                   b = features_of_key(*attention, k, v);
         const size_t F = a.size() / 3, averaged = feature == "hyperbolic" ? 2 * 8 : 8;

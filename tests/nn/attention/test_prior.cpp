@@ -76,10 +76,10 @@ TEST(Prior, ASpanOfZeroReadsItsRamp) {
 TEST(Prior, SpansStayWithinBoundsAndCost) {
   const Sizes sizes{1, 2, 100, 2, 2};
   const auto attention = prior("span", sizes, 1.5);
-  attention->hooks()->after_step();
+  attention->after_step();
   const Var z = attention->parameters()[0].var;
   EXPECT_EQ(z.value().to_doubles(), (std::vector<double>{1, 1}));
-  const Var loss = attention->hooks()->auxiliary_loss({}, {});
+  const Var loss = attention->auxiliary_loss({}, {});
   EXPECT_NEAR(loss.value().item(), 2e-6 * 100, 1e-12);
   backward(loss);
   EXPECT_NEAR(z.grad().to_doubles()[0], 2e-6 * 100 / 2, 1e-12);

@@ -218,10 +218,10 @@ TEST(Routing, CentroidsAreMeansOfTheirRows) {
         const RecordDecisions record(decisions);
         attention->forward(in, {});
       }
-      attention->hooks()->auxiliary_loss(
+      attention->auxiliary_loss(
           {Var(Tensor::full(x.q.shape(), DType::f64, std::nan(""))), in.k, in.v, Var()}, {});
-      attention->hooks()->skip_step();
-      attention->hooks()->after_step();
+      attention->skip_step();
+      attention->after_step();
       EXPECT_EQ(routing_buffer(*attention, "centroids").to_doubles(), before.to_doubles());
       for (size_t of = 0; of < 2; ++of) {
         const std::vector<double> rows = (of == 0 ? x.q : x.k).to_doubles();
@@ -236,9 +236,9 @@ TEST(Routing, CentroidsAreMeansOfTheirRows) {
       }
     }
     for (uint32_t batch = 0; batch < 2; ++batch)
-      attention->hooks()->auxiliary_loss(
+      attention->auxiliary_loss(
           inputs_for(*attention, draw(sizes, DType::f64, 1.0, 100 * step + 10 * batch), false), {});
-    attention->hooks()->after_step();
+    attention->after_step();
     for (size_t i = 0; i < m.size(); ++i)
       m[i] = step == 0 ? fresh[i] : 0.75 * m[i] + 0.25 * fresh[i];
     for (size_t row = 0; row < m.size(); row += 4) {
@@ -282,8 +282,8 @@ TEST(Routing, CommitmentPullsRowsToCentroids) {
     }
     const Tensor valid = Tensor::from(std::vector<int32_t>{11, static_cast<int32_t>(second)}, {2});
     const auto loss = [&] {
-      const Var term = attention->hooks()->auxiliary_loss(in, {true, valid});
-      attention->hooks()->skip_step();
+      const Var term = attention->auxiliary_loss(in, {true, valid});
+      attention->skip_step();
       return term;
     };
     EXPECT_NEAR(loss().value().item(), expected, 1e-6);  // centroids are floats
@@ -337,8 +337,8 @@ class MovesInForward final : public sabotage::Saboteur {
   using Saboteur::Saboteur;
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const Var y = right_->forward(in, mask);
-    right_->hooks()->auxiliary_loss(in, mask);
-    right_->hooks()->after_step();
+    right_->auxiliary_loss(in, mask);
+    right_->after_step();
     return y;
   }
 };

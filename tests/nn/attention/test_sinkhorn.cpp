@@ -279,7 +279,7 @@ TEST(Sinkhorn, HasNoiseInTrainingAlone) {
   };
   const Tensor without = y(*sinkhorn({{"block", int64_t{8}}}, sizes, DType::f32));
   EXPECT_FALSE(differ(y(*noisy), without));
-  noisy->hooks()->before_step(3, 10);
+  noisy->before_step(3, 10);
   const Tensor third = y(*noisy);
   EXPECT_TRUE(differ(third, without));
   EXPECT_FALSE(differ(y(*noisy), third));
@@ -289,11 +289,11 @@ TEST(Sinkhorn, HasNoiseInTrainingAlone) {
   of.stream = {AttentionOptions{}.seed, Purpose::sorting, 0, 3};  // no other attention draws them
   EXPECT_FALSE(
       differ(sorted_attention({Var(x.q), Var(x.k), Var(x.v), Var()}, of, {}, 0).value(), third));
-  noisy->hooks()->after_step();
+  noisy->after_step();
   EXPECT_FALSE(differ(y(*noisy), without));
-  noisy->hooks()->before_step(4, 10);
+  noisy->before_step(4, 10);
   EXPECT_TRUE(differ(y(*noisy), third));
-  noisy->hooks()->skip_step();
+  noisy->skip_step();
   EXPECT_FALSE(differ(y(*noisy), without));
 }
 

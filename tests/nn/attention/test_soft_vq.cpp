@@ -80,11 +80,11 @@ TEST(SoftVq, MatchesItsFormula) {
   const auto attention = make_attention(options);
   const Tensor codebook = attention->parameters().at(0).var.value();
   for (const bool causal : {true, false}) {
-    attention->hooks()->before_step(0, 5);
+    attention->before_step(0, 5);
     EXPECT_LE(relative_error(run(*attention, &Attention::forward, x, {causal, {}}).y,
                              by_loops(x, codebook, 0.5625, causal)),
               1e-12);
-    attention->hooks()->before_step(4, 5);
+    attention->before_step(4, 5);
     EXPECT_LE(relative_error(run(*attention, &Attention::forward, x, {causal, {}}).y,
                              by_loops(x, codebook, 0.5625 / 4, causal)),
               1e-12);
@@ -104,7 +104,7 @@ TEST(SoftVq, GradientsWhereTilesCutHeads) {
       options.settings["sigma"] = 0.8;
       options.settings["anneal"] = 0.5;
       const auto attention = make_attention(options);
-      attention->hooks()->before_step(1, 2);
+      attention->before_step(1, 2);
       for (const bool causal : {true, false}) {
         const Outcome found = run(*attention, &Attention::forward, x, {causal, {}});
         const Outcome expected = run(*attention, &Attention::quadratic, x, {causal, {}});
@@ -175,18 +175,18 @@ TEST(SoftVq, TheTemperatureIsAnnealedByTheStep) {
   const std::pair<int64_t, double> expected[] = {
       {0, 1.0}, {50, 0.1}, {100, 0.01}, {25, std::pow(0.01, 0.25)}};
   for (const auto& [step, value] : expected) {
-    attention->hooks()->before_step(step, 101);
+    attention->before_step(step, 101);
     EXPECT_NEAR(temperature.item(), value, 1e-6) << step;
   }
-  attention->hooks()->before_step(300, 101);  // a run that continues after the end of its schedule
+  attention->before_step(300, 101);  // a run that continues after the end of its schedule
   const double after = temperature.item();
-  attention->hooks()->before_step(100, 101);
+  attention->before_step(100, 101);
   EXPECT_EQ(temperature.item(), after);
-  attention->hooks()->before_step(0, 1);
+  attention->before_step(0, 1);
   EXPECT_EQ(temperature.item(), 1.0);
   options.settings["anneal"] = 1;
   const auto constant = make_attention(options);
-  constant->hooks()->before_step(70, 101);
+  constant->before_step(70, 101);
   EXPECT_EQ(buffer(*constant, "temperature").item(), 1.0);
 }
 
@@ -203,7 +203,7 @@ TEST(SoftVq, ColdCodesAreHard) {
   hard->buffers_changed();
   const Tensor expected = run(*hard, &Attention::forward, x, {}).y;
   EXPECT_GT(relative_error(run(*soft, &Attention::forward, x, {}).y, expected), 1e-2);
-  soft->hooks()->before_step(9, 10);
+  soft->before_step(9, 10);
   EXPECT_LE(relative_error(run(*soft, &Attention::forward, x, {}).y, expected), 1e-9);
 }
 

@@ -30,12 +30,12 @@ Tensor codebook_of(const Attention& attention) {
 
 std::map<std::string, double> statistics_of(Attention& attention) {
   std::map<std::string, double> result;
-  for (const auto& [name, value] : attention.hooks()->statistics()) result[name] = value;
+  for (const auto& [name, value] : attention.statistics()) result[name] = value;
   return result;
 }
 
 Var auxiliary_loss(Attention& attention, const Var& keys, const Tensor& valid = {}) {
-  return attention.hooks()->auxiliary_loss({{}, keys, {}, {}}, {true, valid});
+  return attention.auxiliary_loss({{}, keys, {}, {}}, {true, valid});
 }
 
 // The nearest code of each key [B,H,N,D], and that code itself.
@@ -122,13 +122,13 @@ TEST(Vq, ASkippedStepLeavesNoTrace) {
   for (uint32_t step = 0; step < 3; ++step) {
     const Var keys(random_tensor({2, 2, 50, 4}, 900 + step));
     for (const auto& attention : {straight.get(), disturbed.get()}) {
-      attention->hooks()->before_step(step, 100);
+      attention->before_step(step, 100);
       if (attention == disturbed.get()) {
         auxiliary_loss(*attention, Var(Tensor::full({2, 2, 50, 4}, DType::f64, std::nan(""))));
-        attention->hooks()->skip_step();
+        attention->skip_step();
       }
       auxiliary_loss(*attention, keys);
-      attention->hooks()->after_step();
+      attention->after_step();
     }
     EXPECT_EQ(codebook_of(*straight).to_doubles(), codebook_of(*disturbed).to_doubles());
   }
@@ -141,7 +141,7 @@ TEST(Vq, CodesAreMovingAveragesOfTheirKeys) {
   const auto attention = make_attention(vq(3, 2, 4));
   std::vector<double> counts(H * F), sums(H * F * D);
   for (uint32_t step = 0; step < 4; ++step) {
-    attention->hooks()->before_step(step, 100);
+    attention->before_step(step, 100);
     const Tensor before = codebook_of(*attention).clone();
     std::vector<double> fresh_counts(H * F), fresh_sums(H * F * D);
     for (uint32_t batch = 0; batch < 2; ++batch) {  // two batches a step
@@ -155,7 +155,7 @@ TEST(Vq, CodesAreMovingAveragesOfTheirKeys) {
       }
       auxiliary_loss(*attention, Var(k));
     }
-    attention->hooks()->after_step();
+    attention->after_step();
     for (size_t i = 0; i < counts.size(); ++i)
       counts[i] = step == 0 ? fresh_counts[i] : 0.95 * counts[i] + 0.05 * fresh_counts[i];
     for (size_t i = 0; i < sums.size(); ++i)
@@ -178,10 +178,10 @@ TEST(Vq, CodesFollowTheKeys) {
     const double moved = step < 5 ? 0 : 1;
     std::vector<double> keys = random_tensor({1, 2, 40, 2}, 1000 + step, 0.1).to_doubles();
     for (size_t i = 0; i < keys.size(); ++i) keys[i] += places[i / 2 % 4][i % 2] + moved;
-    attention->hooks()->before_step(step, 500);
+    attention->before_step(step, 500);
     auxiliary_loss(*attention,
                    Var(Tensor::from(std::vector<float>(keys.begin(), keys.end()), {1, 2, 40, 2})));
-    attention->hooks()->after_step();
+    attention->after_step();
     if (step != 4 && step != 499) continue;
     const std::vector<double> codes = codebook_of(*attention).to_doubles();
     for (size_t i = 0; i < 16; ++i)
@@ -198,9 +198,9 @@ TEST(Vq, AnUnusedCodeIsReset) {
     for (size_t d = 0; d < 3; ++d) codes[(4 + 2) * 3 + d] = 1000;  // code 2 of head 1
     write_values(codes, codebook_of(*attention));
     const Tensor k = random_tensor({2, 2, 300, 3}, 61, 1.0, 0.0, DType::f32);
-    attention->hooks()->before_step(0, 10);
+    attention->before_step(0, 10);
     auxiliary_loss(*attention, Var(k));
-    attention->hooks()->after_step();
+    attention->after_step();
     const std::vector<double> found = codebook_of(*attention).to_doubles(), keys = k.to_doubles();
     double min = 1e9;
     for (size_t row = 0; row < keys.size() / 3; ++row) {
@@ -284,7 +284,7 @@ TEST(Vq, PaddingIsNoKey) {
     const std::vector<double> dk = leaf.grad().to_doubles();
     for (size_t i = 0; i < dk.size(); ++i)
       EXPECT_EQ(dk[i] == 0, i >= 3 * 80 && i % 80 >= 7 * 4) << i;
-    for (Attention* one : {attention.get(), parts.get()}) one->hooks()->after_step();
+    for (Attention* one : {attention.get(), parts.get()}) one->after_step();
     const Tensor counts = attention->buffers().at(0).tensor,
                  sums = attention->buffers().back().tensor;
     EXPECT_EQ(counts.to_doubles(), parts->buffers().at(0).tensor.to_doubles());
@@ -299,7 +299,7 @@ TEST(Vq, UsageAndEntropy) {
   write_values({-3, -1, 1, 3, -3, -1, 1, 3}, codebook_of(*attention));
   auxiliary_loss(*attention, Var(Tensor::from(std::vector<double>{-3, -3, 1, 1, 3, 3.2, 2.9, 3},
                                               {1, 2, 4, 1})));
-  attention->hooks()->after_step();
+  attention->after_step();
   const std::map<std::string, double> statistics = statistics_of(*attention);
   EXPECT_NEAR(statistics.at("vq_usage"), 3.0 / 8, 1e-12);
   EXPECT_NEAR(statistics.at("vq_entropy"), std::log(2.0) / 2, 1e-12);
@@ -311,7 +311,7 @@ TEST(Vq, EvaluationChangesNothing) {
   const Inputs x = draw({1, 2, 30, 3, 5}, DType::f64);
   run(*attention, &Attention::forward, x, {});
   run(*attention, &Attention::quadratic, x, {});
-  attention->hooks()->after_step();
+  attention->after_step();
   EXPECT_EQ(codebook_of(*attention).to_doubles(), codes);
 }
 
