@@ -16,6 +16,7 @@
 
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
+#include "nn/attention/parts.h"
 
 namespace linea {
 namespace {
@@ -166,7 +167,7 @@ AttentionEntry performer_entry() {
                defining(".omega", of_model(choice("projection", "orthogonal", projection_names(),
                                                   "distribution of the rows of omega")))),
        integer("redraw", 0, at_least(0), "steps between draws of omega; 0: never")},
-      [](const AttentionOptions& options) { return std::make_unique<Performer>(options); },
+      construct<Performer>,
       performer_variants(),
       /*cpu_only=*/false,
       {{"omega", "HRD", "features", false,

@@ -18,6 +18,7 @@
 #include "autograd/ops.h"
 #include "autograd/rules/naive_tools.h"
 #include "nn/attention/builtin.h"
+#include "nn/attention/parts.h"
 
 namespace linea {
 namespace {
@@ -81,15 +82,13 @@ class PriorAttention final : public Attention {
   }
 
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
-    return naive::softmax_attention(add(scores, of_pairs(bias(in.q.size(2)), in.q.size(0))), in.v,
-                                    mask);
+    const Var scores = scaled_scores(in.q, in.k),
+              biases = of_pairs(bias(in.q.size(2)), in.q.size(0));
+    return naive::softmax_attention(add(scores, biases), in.v, mask);
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return std::make_unique<KeySlots>(Shape{batch, options_.heads, 64, options_.key_size},
-                                      Shape{batch, options_.heads, 64, options_.value_size}, dtype);
+    return std::make_unique<KeySlots>(key_slots(options_, batch, 64, dtype));
   }
 
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
@@ -104,7 +103,7 @@ class PriorAttention final : public Attention {
         bias(now + 1).value());
   }
 
-  // As softmax's (nn/attention/softmax.cpp), of the keys that are read.
+  // The keys that are read.
   AttentionFlops flops(int64_t length) const override {
     const auto N = static_cast<double>(std::max<int64_t>(length, 1));
     double twice_keys = 0;
@@ -112,9 +111,7 @@ class PriorAttention final : public Attention {
       const double W = reach == 0 ? N : std::min(static_cast<double>(reach), N);
       twice_keys += W * (2 * N - W + 1) / N / static_cast<double>(options_.heads);
     }
-    const double key = twice_keys * static_cast<double>(options_.key_size),
-                 value = twice_keys * static_cast<double>(options_.value_size);
-    return {key + value, 4 * key + 3 * value};
+    return softmax_flops(options_, twice_keys / 2);
   }
 
   Parameters parameters() const override { return {{gaussian_ ? "sigma" : "span", parameter_}}; }
@@ -209,23 +206,21 @@ class PriorAttention final : public Attention {
 
 AttentionEntry prior_entry() {
   using namespace declare;
-  return {
-      .name = "prior",
-      .summary = "softmax attention with a learned bias by distance",
-      .source = "Yang 2018, Guo 2019, Sukhbaatar 2019",
-      .settings = {labeled(InLabel::always,
-                           of_model(choice("prior", "gaussian", {"gaussian", "span"},
-                                           "a Gaussian of the distance, or a span of keys"))),
-                   labeled(InLabel::if_changed,
-                           of_model(integer("ramp", 32, at_least(1),
-                                            "positions over which a span fades out")))},
-      .make =
-          [](const AttentionOptions& options) { return std::make_unique<PriorAttention>(options); },
-      .variants = {{{"prior", std::string("gaussian")}}, {{"prior", std::string("span")}}},
-      .cpu_only = true,
-      .tensors = {
-          {"sigma", "H", "", false, ", the logs of widths; gaussian alone; default: log N/8"},
-          {"span", "H", "", false, ", from 0 to 1; span alone; default: 0"}}};
+  return {.name = "prior",
+          .summary = "softmax attention with a learned bias by distance",
+          .source = "Yang 2018, Guo 2019, Sukhbaatar 2019",
+          .settings = {labeled(InLabel::always,
+                               of_model(choice("prior", "gaussian", {"gaussian", "span"},
+                                               "a Gaussian of the distance, or a span of keys"))),
+                       labeled(InLabel::if_changed,
+                               of_model(integer("ramp", 32, at_least(1),
+                                                "positions over which a span fades out")))},
+          .make = construct<PriorAttention>,
+          .variants = {{{"prior", std::string("gaussian")}}, {{"prior", std::string("span")}}},
+          .cpu_only = true,
+          .tensors = {
+              {"sigma", "H", "", false, ", the logs of widths; gaussian alone; default: log N/8"},
+              {"span", "H", "", false, ", from 0 to 1; span alone; default: 0"}}};
 }
 
 }  // namespace linea

@@ -25,6 +25,7 @@
 #include "autograd/rules/naive_tools.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/centroids.h"
+#include "nn/attention/parts.h"
 
 namespace linea {
 namespace {
@@ -90,18 +91,14 @@ class RoutingAttention final : public CentroidAttention {
       if (mask.causal) return rank > n - window_ && rank <= n;
       return rank > n - (window_ - half) && rank <= n + half;
     };
-    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    return naive::softmax_attention(scale(matmul(in.q, in.k, false, true), 1.0 / root), in.v, mask,
-                                    allowed);
+    return naive::softmax_attention(scaled_scores(in.q, in.k), in.v, mask, allowed);
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     int64_t slots = clusters_ * window_;
     if (options_.length > 0) slots = std::min(slots, options_.length);
-    return std::make_unique<RoutingState>(
-        KeySlots(Shape{batch, options_.heads, slots, options_.key_size},
-                 Shape{batch, options_.heads, slots, options_.value_size}, dtype),
-        static_cast<size_t>(batch * options_.heads * clusters_));
+    return std::make_unique<RoutingState>(key_slots(options_, batch, slots, dtype),
+                                          static_cast<size_t>(batch * options_.heads * clusters_));
   }
 
   Tensor step(AttentionState& any_state, const AttentionInputs& in) const override {

@@ -10,6 +10,7 @@
 
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
+#include "nn/attention/parts.h"
 #include "tensor/launch.h"
 
 namespace linea {
@@ -110,7 +111,7 @@ AttentionEntry soft_vq_entry() {
           {labeled(InLabel::always, of_model(integer("codes", 64, {1, 65536}, "codes of a head"))),
            of_model(positive("sigma", 1, "standard deviation of a code at the start of training")),
            positive("anneal", 1, "temperature at the end of training, from 1 at its start")},
-          [](const AttentionOptions& options) { return std::make_unique<SoftVq>(options); },
+          construct<SoftVq>,
           {{{"codes", 16}}},
           /*cpu_only=*/false,
           {{"codebook", "HFD", "codes", true}, {"sigma", "1", "sigma", false, ", or --sigma"}}};

@@ -126,11 +126,9 @@ class SynthesizerAttention final : public Attention {
     return y;
   }
 
-  // As softmax's (nn/attention/softmax.cpp).
   AttentionFlops flops(int64_t length) const override {
-    const auto C = static_cast<double>(keys().size(2)),
-               M = static_cast<double>(options_.value_size), N = static_cast<double>(length) + 1;
-    return {N * (C + M), N * (4 * C + 3 * M)};
+    return softmax_flops({.key_size = keys().size(2), .value_size = options_.value_size},
+                         (static_cast<double>(length) + 1) / 2);
   }
 
   Parameters parameters() const override {

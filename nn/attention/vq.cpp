@@ -12,6 +12,7 @@
 #include "autograd/sequence_part.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
+#include "nn/attention/parts.h"
 #include "nn/over_ranks.h"
 #include "tensor/context.h"
 
@@ -220,7 +221,7 @@ AttentionEntry vq_entry() {
       {labeled(InLabel::always, of_model(integer("codes", 64, {1, 65536}, "codes of a head"))),
        of_model(choice("codebook", "ema", {"ema", "gradient"}, "how codes move")),
        real("commitment", 0.01, at_least(0), "weight of the loss that pulls keys to their codes")},
-      [](const AttentionOptions& options) { return std::make_unique<Vq>(options); },
+      construct<Vq>,
       {{{"codes", 16}}},
       /*cpu_only=*/false,
       {{"codebook", "HFD", "codes", true}}};
