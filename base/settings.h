@@ -87,10 +87,6 @@ inline Setting list_of(const std::string& key, const std::string& initial,
   return {.key = key, .initial = initial, .help = help, .choices = choices, .is_list = true};
 }
 // The rest of a declaration.
-inline Setting labeled(InLabel in_label, Setting setting) {
-  setting.in_label = in_label;
-  return setting;
-}
 inline Setting only_with(const std::string& key, const std::vector<std::string>& values,
                          Setting setting) {
   setting.only_with = {key, values};
@@ -111,6 +107,14 @@ inline Setting standing_for(const std::string& key, const std::string& value, Se
 // A setting of the model, not of its training: only --init-from may change it.
 inline Setting of_model(Setting setting) {
   return changing(MayChange::by_init_from, std::move(setting));
+}
+// One that a label shows, always or where it is not the default.
+inline Setting labeled(Setting setting, InLabel in_label = InLabel::always) {
+  setting.in_label = in_label;
+  return of_model(std::move(setting));
+}
+inline Setting labeled_if_changed(Setting setting) {
+  return labeled(std::move(setting), InLabel::if_changed);
 }
 }  // namespace declare
 

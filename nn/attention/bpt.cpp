@@ -225,15 +225,13 @@ class BptAttention final : public Attention {
 
 AttentionEntry bpt_entry() {
   using namespace declare;
-  return {
-      .name = "bpt",
-      .summary = "softmax attention over a binary tree of means, fine near and coarse far",
-      .source = "Ye 2019",
-      .settings = {labeled(InLabel::always, of_model(integer("keys", 16, at_least(1),
-                                                             "spans of a level, or one more")))},
-      .make = construct<BptAttention>,
-      .variants = {{{"keys", int64_t{3}}}, {{"keys", int64_t{16}}}},
-      .cpu_only = true};
+  return {.name = "bpt",
+          .summary = "softmax attention over a binary tree of means, fine near and coarse far",
+          .source = "Ye 2019",
+          .settings = {labeled(integer("keys", 16, at_least(1), "spans of a level, or one more"))},
+          .make = construct<BptAttention>,
+          .variants = {{{"keys", int64_t{3}}}, {{"keys", int64_t{16}}}},
+          .cpu_only = true};
 }
 
 }  // namespace linea

@@ -278,13 +278,10 @@ Tensor ClusteredAttention::keys_by_sorting(const AttentionInputs& in,
 
 Declarations settings_of_clusters() {
   using namespace declare;
-  return {labeled(InLabel::always,
-                  of_model(integer("clusters", 64, {1, 65536}, "clusters of a head's queries"))),
-          labeled(InLabel::if_changed,
-                  defining(".planes", of_model(integer("bits", 32, {1, kMaxHashBits},
-                                                       "planes of a query's hash")))),
-          labeled(InLabel::if_changed,
-                  of_model(integer("iterations", 10, {0, 1000}, "of Lloyd's algorithm")))};
+  return {labeled(integer("clusters", 64, {1, 65536}, "clusters of a head's queries")),
+          labeled_if_changed(defining(
+              ".planes", integer("bits", 32, {1, kMaxHashBits}, "planes of a query's hash"))),
+          labeled_if_changed(integer("iterations", 10, {0, 1000}, "of Lloyd's algorithm"))};
 }
 
 }  // namespace
@@ -308,8 +305,7 @@ std::vector<AttentionEntry> clustered_entries() {
   improved.name = "improved-clustered";
   improved.summary = "clustered attention with a query's own weights for its cluster's top keys";
   improved.settings.push_back(
-      labeled(InLabel::if_changed,
-              of_model(integer("keys", 32, at_least(1), "keys with weights of a query's own"))));
+      labeled_if_changed(integer("keys", 32, at_least(1), "keys with weights of a query's own")));
   improved.make = [](const AttentionOptions& options) {
     return std::make_unique<ClusteredAttention>(options, true);
   };

@@ -78,9 +78,8 @@ AttentionEntry induced_entry() {
   return {.name = "induced",
           .summary = "softmax attention to trained queries that read the sequence",
           .source = "Lee 2019, Set Transformer",
-          .settings = {labeled(InLabel::always,
-                               defining(".slots", of_model(integer("slots", 64, {1, 65536},
-                                                                   "induced points of a head"))))},
+          .settings = {labeled(
+              defining(".slots", integer("slots", 64, {1, 65536}, "induced points of a head")))},
           .make = construct<InducedAttention>,
           .variants = {{{"slots", int64_t{8}}}},
           .cpu_only = true,

@@ -308,10 +308,9 @@ AttentionEntry informer_entry() {
       .name = "informer",
       .summary = "softmax attention of the queries with uneven scores, the mean of v for others",
       .source = "Zhou 2021",
-      .settings = {labeled(InLabel::if_changed,
-                           of_model(integer("factor", 5, {1, 65536},
-                                            "of ln N: queries that read all keys, and random keys "
-                                            "that they are chosen by")))},
+      .settings = {labeled_if_changed(
+          integer("factor", 5, {1, 65536},
+                  "of ln N: queries that read all keys, and random keys that they are chosen by"))},
       .make = construct<InformerAttention>,
       .variants = {{{"factor", int64_t{3}}}},
       .cpu_only = true};

@@ -210,34 +210,28 @@ AttentionEntry linear_attention_entry() {
       "linear",
       fmt::format("linear attention, with the update rules {}", fmt::join(rule_names(), ", ")),
       sources(),
-      {labeled(InLabel::always, of_model(choice("feature", "elu", feature_map_names(),
-                                                "feature map of queries and keys"))),
-       labeled(InLabel::if_changed,
-               only_with("feature", {"dpfp"},
-                         of_model(integer("nu", 1, at_least(1), "F = 2 D nu features of dpfp")))),
-       labeled(InLabel::if_changed,
-               defining(".gate",
-                        of_model(choice("rule", "sum", rule_names(), "update rule of the state")))),
-       labeled(InLabel::if_changed,
-               only_with("rule", {"gated-delta", "decay"},
-                         defining(".gate", of_model(choice("decay", "head", decay_names(),
-                                                           "what the state decays by: a number or "
-                                                           "a constant of the head, or a number of "
-                                                           "each feature"))))),
-       labeled(InLabel::if_changed,
-               only_with("decay", {"channel"},
-                         of_model(integer("gate_rank", 0, at_least(0),
-                                          "rank of the projection to these decays; 0: 16, or the "
-                                          "size of a head where values are corrected")))),
-       labeled(InLabel::if_changed,
-               only_with("rule", without_denominator,
-                         defining(".gate", of_model(choice("key_norm", "sum", norm_names(),
-                                                           "what features are divided by: their "
-                                                           "sum, their length, or nothing"))))),
-       labeled(InLabel::if_changed,
-               only_with("key_norm", {"unit"},
-                         of_model(integer("beta_range", 1, {1, 2},
-                                          "beta is from 0 to this; 2: values may change sign")))),
+      {labeled(choice("feature", "elu", feature_map_names(), "feature map of queries and keys")),
+       labeled_if_changed(only_with("feature", {"dpfp"},
+                                    integer("nu", 1, at_least(1), "F = 2 D nu features of dpfp"))),
+       labeled_if_changed(
+           defining(".gate", choice("rule", "sum", rule_names(), "update rule of the state"))),
+       labeled_if_changed(
+           only_with("rule", {"gated-delta", "decay"},
+                     defining(".gate", choice("decay", "head", decay_names(),
+                                              "what the state decays by: a number or a constant of "
+                                              "the head, or a number of each feature")))),
+       labeled_if_changed(only_with("decay", {"channel"},
+                                    integer("gate_rank", 0, at_least(0),
+                                            "rank of the projection to these decays; 0: 16, or the "
+                                            "size of a head where values are corrected"))),
+       labeled_if_changed(only_with(
+           "rule", without_denominator,
+           defining(".gate",
+                    choice("key_norm", "sum", norm_names(),
+                           "what features are divided by: their sum, their length, or nothing")))),
+       labeled_if_changed(only_with(
+           "key_norm", {"unit"},
+           integer("beta_range", 1, {1, 2}, "beta is from 0 to this; 2: values may change sign"))),
        only_with("rule", rules_with_decay_gate(),
                  of_model(choice("memory", "short", {"short", "long", "auto"},
                                  "at first, heads remember for 2, 4, 8, ... positions, or up to "

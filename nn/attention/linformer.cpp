@@ -92,23 +92,21 @@ AttentionEntry linformer_entry() {
     return Settings{{"slots", int64_t{8}}, {"share", std::string(share)}};
   };
   const std::string note = ", G the heads, with --share heads 1; default: sampled with --seed";
-  return {.name = "linformer",
-          .summary = "softmax attention to mixtures of all keys and values",
-          .source = "Wang 2020",
-          .settings = {labeled(InLabel::always,
-                               defining(".compress_", of_model(integer("slots", 64, {1, 65536},
-                                                                       "mixtures of a head")))),
-                       labeled(InLabel::if_changed,
-                               defining(
-                                   ".compress_",
-                                   of_model(choice("share", "kv", {"kv", "none", "heads"},
-                                                   "one matrix for keys and values of a head, two, "
-                                                   "or one for all heads"))))},
-          .make = construct<Linformer>,
-          .variants = {variant("kv"), variant("none"), variant("heads")},
-          .cpu_only = true,
-          .tensors = {{"compress_k", "GNC", "slots", false, note},
-                      {"compress_v", "GNC", "slots", false, ", with --share none; likewise"}}};
+  return {
+      .name = "linformer",
+      .summary = "softmax attention to mixtures of all keys and values",
+      .source = "Wang 2020",
+      .settings =
+          {labeled(defining(".compress_", integer("slots", 64, {1, 65536}, "mixtures of a head"))),
+           labeled_if_changed(defining(
+               ".compress_",
+               choice("share", "kv", {"kv", "none", "heads"},
+                      "one matrix for keys and values of a head, two, or one for all heads")))},
+      .make = construct<Linformer>,
+      .variants = {variant("kv"), variant("none"), variant("heads")},
+      .cpu_only = true,
+      .tensors = {{"compress_k", "GNC", "slots", false, note},
+                  {"compress_v", "GNC", "slots", false, ", with --share none; likewise"}}};
 }
 
 }  // namespace linea

@@ -255,19 +255,15 @@ AttentionEntry lsh_entry() {
       .name = "lsh",
       .summary = "softmax attention over the keys that hash alike, of shared queries and keys",
       .source = "Kitaev 2020",
-      .settings = {labeled(InLabel::always,
-                           defining(".rotations", of_model(integer("rounds", 4, {1, 1024},
-                                                                   "hashes of a position")))),
-                   labeled(InLabel::if_changed,
-                           defining(".rotations",
-                                    of_model(integer("buckets", 0, {0, 65536},
-                                                     "values of a hash: even, 1 for no hash, 0 for "
-                                                     "2 length / window")))),
-                   labeled(InLabel::if_changed,
-                           of_model(integer("window", 128, at_least(1),
-                                            "keys of its bucket that a position sees"))),
-                   integer("redraw", 0, at_least(0),
-                           "steps between draws of the hashes; 0: never")},
+      .settings =
+          {labeled(defining(".rotations", integer("rounds", 4, {1, 1024}, "hashes of a position"))),
+           labeled_if_changed(
+               defining(".rotations",
+                        integer("buckets", 0, {0, 65536},
+                                "values of a hash: even, 1 for no hash, 0 for 2 length / window"))),
+           labeled_if_changed(
+               integer("window", 128, at_least(1), "keys of its bucket that a position sees")),
+           integer("redraw", 0, at_least(0), "steps between draws of the hashes; 0: never")},
       .make = construct<LshAttention>,
       .variants = {{{"rounds", int64_t{3}}, {"buckets", int64_t{6}}, {"window", int64_t{20}}}},
       .cpu_only = true,

@@ -318,9 +318,8 @@ AttentionEntry luna_entry() {
   return {.name = "luna",
           .summary = "softmax attention to trained queries that read keys and values",
           .source = "Ma 2021",
-          .settings = {labeled(InLabel::always,
-                               defining(".slots", of_model(integer("slots", 64, {1, 65536},
-                                                                   "trained queries of a head"))))},
+          .settings = {labeled(
+              defining(".slots", integer("slots", 64, {1, 65536}, "trained queries of a head")))},
           .make = construct<LunaAttention>,
           .variants = {{{"slots", int64_t{8}}}},
           .cpu_only = true,

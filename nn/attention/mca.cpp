@@ -168,18 +168,16 @@ class McaAttention final : public Attention {
 
 AttentionEntry mca_entry() {
   using namespace declare;
-  return {
-      .name = "mca",
-      .summary = "softmax attention over compressed blocks of keys and the current block",
-      .source = "Liu 2018",
-      .settings = {labeled(
-          InLabel::always,
-          defining(".compress_", of_model(integer("ratio", 3, {1, 65536}, "keys of a block"))))},
-      .make = construct<McaAttention>,
-      .variants = {{{"ratio", int64_t{3}}}},
-      .cpu_only = true,
-      .tensors = {{"compress_k", "HrDD", "ratio", false, ", r `ratio`; default: I / r"},
-                  {"compress_v", "HrMM", "", false, ", r `ratio`; default: I / r"}}};
+  return {.name = "mca",
+          .summary = "softmax attention over compressed blocks of keys and the current block",
+          .source = "Liu 2018",
+          .settings = {labeled(
+              defining(".compress_", integer("ratio", 3, {1, 65536}, "keys of a block")))},
+          .make = construct<McaAttention>,
+          .variants = {{{"ratio", int64_t{3}}}},
+          .cpu_only = true,
+          .tensors = {{"compress_k", "HrDD", "ratio", false, ", r `ratio`; default: I / r"},
+                      {"compress_v", "HrMM", "", false, ", r `ratio`; default: I / r"}}};
 }
 
 }  // namespace linea

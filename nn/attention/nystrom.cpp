@@ -203,13 +203,11 @@ AttentionEntry nystrom_entry() {
       .name = "nystrom",
       .summary = "softmax attention by landmarks, the means of segments",
       .source = "Xiong 2021",
-      .settings = {labeled(InLabel::always,
-                           of_model(integer("slots", 64, {1, 65536}, "landmarks"))),
-                   labeled(InLabel::if_changed,
-                           defining(".attention.conv",
-                                    of_model(integer("conv", 0, {0, 65535},
-                                                     "rows of a convolution of the values, "
-                                                     "odd; 0: none"))))},
+      .settings = {labeled(integer("slots", 64, {1, 65536}, "landmarks")),
+                   labeled_if_changed(
+                       defining(".attention.conv",
+                                integer("conv", 0, {0, 65535},
+                                        "rows of a convolution of the values, odd; 0: none")))},
       .make = construct<NystromAttention>,
       .variants = {{{"slots", int64_t{4}}}, {{"slots", int64_t{8}}, {"conv", int64_t{5}}}},
       .cpu_only = true,

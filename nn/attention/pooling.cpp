@@ -143,24 +143,23 @@ class PoolingAttention final : public Attention {
 AttentionEntry pooling_entry() {
   using namespace declare;
   const auto size = [](const char* key, int64_t value, const char* help) {
-    return labeled(InLabel::if_changed, of_model(integer(key, value, at_least(1), help)));
+    return labeled_if_changed(integer(key, value, at_least(1), help));
   };
   const Settings small = {{"window", int64_t{20}}, {"outer", int64_t{90}}};
   Settings largest = small;
   largest["pooling"] = std::string("max");
-  return {
-      .name = "pooling",
-      .summary = "softmax attention over near keys, and over pooled spans of farther ones",
-      .source = "Zhang 2021",
-      .settings = {size("window", 128, "keys of the first level, itself included"),
-                   size("outer", 512, "positions whose spans the second level reads"),
-                   size("pool_size", 5, "positions of a span"),
-                   size("pool_stride", 4, "positions between the starts of spans"),
-                   labeled(InLabel::if_changed, of_model(choice("pooling", "mean", {"mean", "max"},
-                                                                "what a span becomes")))},
-      .make = construct<PoolingAttention>,
-      .variants = {small, largest},
-      .cpu_only = true};
+  return {.name = "pooling",
+          .summary = "softmax attention over near keys, and over pooled spans of farther ones",
+          .source = "Zhang 2021",
+          .settings = {size("window", 128, "keys of the first level, itself included"),
+                       size("outer", 512, "positions whose spans the second level reads"),
+                       size("pool_size", 5, "positions of a span"),
+                       size("pool_stride", 4, "positions between the starts of spans"),
+                       labeled_if_changed(
+                           choice("pooling", "mean", {"mean", "max"}, "what a span becomes"))},
+          .make = construct<PoolingAttention>,
+          .variants = {small, largest},
+          .cpu_only = true};
 }
 
 }  // namespace linea

@@ -227,24 +227,21 @@ AttentionEntry routing_entry() {
       .name = "routing",
       .summary = "softmax attention over the keys of the query's cluster (Routing Transformer)",
       .source = "Roy 2020",
-      .settings =
-          {labeled(InLabel::if_changed,
-                   defining(".centroid", of_model(integer("clusters", 0, {0, 65536},
-                                                          "clusters of a head; 0: the square root "
-                                                          "of `length`, rounded up")))),
-           labeled(InLabel::if_changed,
-                   of_model(integer("window", 128, at_least(1),
-                                    "keys of its cluster that a position sees"))),
-           labeled(InLabel::if_changed,
-                   of_model(integer("local_heads", 0, at_least(0),
-                                    "first heads, which see near positions in place of clusters"))),
-           labeled(
-               InLabel::if_changed,
-               of_model(choice("assign", "recent", {"recent", "top"},
-                               "keys of a cluster: the last ones, or rows nearest its centroid"))),
-           real("centroid_decay", 0.999, {0, 1}, "of the means of the rows of a cluster"),
-           real("commitment", 1e-4, at_least(0),
-                "weight of the loss that pulls rows to centroids")},
+      .settings = {labeled_if_changed(defining(
+                       ".centroid",
+                       integer("clusters", 0, {0, 65536},
+                               "clusters of a head; 0: the square root of `length`, rounded up"))),
+                   labeled_if_changed(integer("window", 128, at_least(1),
+                                              "keys of its cluster that a position sees")),
+                   labeled_if_changed(
+                       integer("local_heads", 0, at_least(0),
+                               "first heads, which see near positions in place of clusters")),
+                   labeled_if_changed(
+                       choice("assign", "recent", {"recent", "top"},
+                              "keys of a cluster: the last ones, or rows nearest its centroid")),
+                   real("centroid_decay", 0.999, {0, 1}, "of the means of the rows of a cluster"),
+                   real("commitment", 1e-4, at_least(0),
+                        "weight of the loss that pulls rows to centroids")},
       .make = [](const AttentionOptions& options) -> std::unique_ptr<Attention> {
         if (options.settings.text("assign") == "top") return make_nearest_rows(options);
         return std::make_unique<RoutingAttention>(options);

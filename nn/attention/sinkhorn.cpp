@@ -204,13 +204,11 @@ AttentionEntry sinkhorn_entry() {
       .summary =
           "softmax attention over the own block and sums of blocks that are sorted by content",
       .source = "Tay 2020",
-      .settings = {labeled(InLabel::always,
-                           of_model(integer("block", 64, {1, 65536}, "positions of a block"))),
-                   labeled(InLabel::if_changed,
-                           of_model(integer("iterations", 5, {0, 1000},
-                                            "steps that make rows and columns of S sum to 1"))),
-                   labeled(InLabel::if_changed, of_model(real("sort_temperature", 0.75, {1e-3, 1e3},
-                                                              "divides the scores of blocks"))),
+      .settings = {labeled(integer("block", 64, {1, 65536}, "positions of a block")),
+                   labeled_if_changed(integer("iterations", 5, {0, 1000},
+                                              "steps that make rows and columns of S sum to 1")),
+                   labeled_if_changed(
+                       real("sort_temperature", 0.75, {1e-3, 1e3}, "divides the scores of blocks")),
                    real("sort_noise", 0, {0, 1e3},
                         "times a Gumbel number is added to the scores of blocks, in training")},
       .make = construct<SinkhornAttention>,

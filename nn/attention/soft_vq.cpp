@@ -108,7 +108,7 @@ AttentionEntry soft_vq_entry() {
   return {"soft-vq",
           "soft vector quantization of keys, a mixture of Gaussians",
           "Su 2023",
-          {labeled(InLabel::always, of_model(integer("codes", 64, {1, 65536}, "codes of a head"))),
+          {labeled(integer("codes", 64, {1, 65536}, "codes of a head")),
            of_model(positive("sigma", 1, "standard deviation of a code at the start of training")),
            positive("anneal", 1, "temperature at the end of training, from 1 at its start")},
           construct<SoftVq>,

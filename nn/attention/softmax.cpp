@@ -64,12 +64,9 @@ AttentionEntry softmax_entry() {
   return {.name = "softmax",
           .summary = "softmax attention, the baseline",
           .source = "Vaswani 2017",
-          .settings = {labeled(
-              InLabel::if_changed,
-              of_model(integer(
-                  "window", 0, at_least(0),
-                  "keys that a position sees, itself included, and as many after it where not "
-                  "causal; 0: all")))},
+          .settings = {labeled_if_changed(integer("window", 0, at_least(0),
+                                                  "keys that a position sees, itself included, and "
+                                                  "as many after it where not causal; 0: all"))},
           .make = construct<SoftmaxAttention>,
           .variants = {{}, {{"window", int64_t{40}}}}};
 }

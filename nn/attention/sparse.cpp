@@ -160,31 +160,28 @@ AttentionEntry sparse_entry() {
   const auto variant = [](const char* pattern, const char* by = "layer") {
     return Settings{{"pattern", std::string(pattern)}, {"pattern_by", std::string(by)}};
   };
-  return {
-      .name = "sparse",
-      .summary = "softmax attention over a pattern of keys",
-      .source = "Child 2019, Beltagy 2020, Zaheer 2020, ...",
-      .settings = {labeled(InLabel::always,
-                           of_model(text("pattern", "band:128",
-                                         "keys of a position: atoms joined by + (band:W, block:B, "
-                                         "global:G, strided:L, ...), alternatives divided by /"))),
-                   labeled(InLabel::if_changed,
-                           of_model(choice("pattern_by", "layer", {"layer", "head"},
-                                           "which take the alternatives in turn"))),
-                   of_model(integer("block", 64, at_least(1), "positions of a random block"))},
-      .make =
-          [](const AttentionOptions& options) {
-            const std::string& pattern = options.settings.text("pattern");
-            return make_sparse(options, options.settings.integer("block"),
-                               {.bidirectional = pattern,
-                                .causal = pattern,
-                                .by_head = options.settings.text("pattern_by") == "head"});
-          },
-      .variants = {variant("band:40"), variant("dilated:9x5"), variant("block:16x1"),
-                   variant("block:24+global:5+last:3"), variant("band:3+random:2"),
-                   variant("band:9/strided:9", "head"), variant("block:16+fixed:16x2"),
-                   variant("row+column"), variant("block2d:3x4"), variant("local2d:2x4x2x3")},
-      .cpu_only = true};
+  return {.name = "sparse",
+          .summary = "softmax attention over a pattern of keys",
+          .source = "Child 2019, Beltagy 2020, Zaheer 2020, ...",
+          .settings = {labeled(text("pattern", "band:128",
+                                    "keys of a position: atoms joined by + (band:W, block:B, "
+                                    "global:G, strided:L, ...), alternatives divided by /")),
+                       labeled_if_changed(choice("pattern_by", "layer", {"layer", "head"},
+                                                 "which take the alternatives in turn")),
+                       of_model(integer("block", 64, at_least(1), "positions of a random block"))},
+          .make =
+              [](const AttentionOptions& options) {
+                const std::string& pattern = options.settings.text("pattern");
+                return make_sparse(options, options.settings.integer("block"),
+                                   {.bidirectional = pattern,
+                                    .causal = pattern,
+                                    .by_head = options.settings.text("pattern_by") == "head"});
+              },
+          .variants = {variant("band:40"), variant("dilated:9x5"), variant("block:16x1"),
+                       variant("block:24+global:5+last:3"), variant("band:3+random:2"),
+                       variant("band:9/strided:9", "head"), variant("block:16+fixed:16x2"),
+                       variant("row+column"), variant("block2d:3x4"), variant("local2d:2x4x2x3")},
+          .cpu_only = true};
 }
 
 }  // namespace linea

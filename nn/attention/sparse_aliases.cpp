@@ -21,8 +21,7 @@ struct PatternAlias {
 
 Setting size(const char* key, int64_t initial, int64_t min, const char* help) {
   using namespace declare;
-  return labeled(InLabel::if_changed,
-                 of_model(integer(key, initial, at_least(static_cast<double>(min)), help)));
+  return labeled_if_changed(integer(key, initial, at_least(static_cast<double>(min)), help));
 }
 
 SparseExpressions same(const std::string& expression) { return {expression, expression}; }

@@ -100,8 +100,7 @@ AttentionEntry topk_entry() {
   return {.name = "topk",
           .summary = "softmax attention over the keys of largest q.k",
           .source = "fast-transformers",
-          .settings = {labeled(InLabel::always,
-                               of_model(integer("keys", 32, at_least(1), "keys of a position")))},
+          .settings = {labeled(integer("keys", 32, at_least(1), "keys of a position"))},
           .make = construct<TopkAttention>,
           .variants = {{{"keys", int64_t{8}}}},
           .cpu_only = true};

@@ -218,7 +218,7 @@ AttentionEntry vq_entry() {
       "vq",
       "vector quantization of keys (Transformer-VQ)",
       "Lingle 2023",
-      {labeled(InLabel::always, of_model(integer("codes", 64, {1, 65536}, "codes of a head"))),
+      {labeled(integer("codes", 64, {1, 65536}, "codes of a head")),
        of_model(choice("codebook", "ema", {"ema", "gradient"}, "how codes move")),
        real("commitment", 0.01, at_least(0), "weight of the loss that pulls keys to their codes")},
       construct<Vq>,

@@ -13,9 +13,8 @@ namespace {
 using namespace declare;
 
 const Declarations kDeclared = {
-    labeled(InLabel::always, choice("feature", "elu", {"elu", "dpfp"}, "a choice")),
-    labeled(InLabel::if_changed,
-            only_with("feature", {"dpfp"}, integer("nu", 1, {1, 8}, "a whole number"))),
+    labeled(choice("feature", "elu", {"elu", "dpfp"}, "a choice")),
+    labeled_if_changed(only_with("feature", {"dpfp"}, integer("nu", 1, {1, 8}, "a whole number"))),
     positive("sigma", 1, "a number"),
     flag("flip", "a flag"),
     text("data", "", "a text"),
