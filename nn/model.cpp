@@ -31,7 +31,7 @@ void check_skip_blank(const ModelConfig& config) {
           "`skip_blank` has no kernels for `device` cuda yet: leave one out");
 }
 
-void check(const ModelConfig& config) {
+const ModelConfig& checked(const ModelConfig& config) {
   const std::pair<const char*, int64_t> sizes[] = {
       {"layers", config.layers}, {"heads", config.heads},   {"dim", config.dim},
       {"ffn", config.ffn},       {"length", config.length}, {"vocabulary", config.vocab_size}};
@@ -68,6 +68,7 @@ void check(const ModelConfig& config) {
       !config.tie || config.output_head == "categorical",
       "`tie` does not go with `output_head` {}: its outputs are no tokens; leave one of them out",
       config.output_head);
+  return config;
 }
 
 }  // namespace
@@ -98,10 +99,8 @@ size_t DecodeState::bytes() const {
   return sum;
 }
 
-Model::Model(const ModelConfig& config) : config_(config) {
-  check(config_);
-  head_ = make_output_head(config_.output_head, config_.vocab_size);
-}
+Model::Model(const ModelConfig& config)
+    : config_(checked(config)), head_(config.output_head, config.vocab_size) {}
 
 DecodeState Model::start(int64_t) const {
   fail(ErrorKind::usage, "this model reads two tokens at a position and does not sample");

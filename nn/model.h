@@ -134,7 +134,7 @@ class Model {
   std::vector<std::pair<std::string, double>> statistics() const;
 
   const ModelConfig& config() const { return config_; }
-  const OutputHead& output_head() const { return *head_; }
+  const OutputHead& output_head() const { return head_; }
   const Parameters& parameters() const { return parameters_; }
   const std::vector<std::shared_ptr<Attention>>& attentions() const { return attentions_; }
   // Saved with the parameters, but not trained by gradients.
@@ -152,7 +152,7 @@ class Model {
   void scale_queries(const std::vector<Var>& parameters, double factor) const;
 
   ModelConfig config_;
-  std::shared_ptr<const OutputHead> head_;
+  OutputHead head_;
   Parameters parameters_;
   std::vector<std::shared_ptr<Attention>> attentions_;  // one a layer
 };

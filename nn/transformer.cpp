@@ -36,8 +36,8 @@ Transformer::Transformer(const ModelConfig& config) : Model(config) {
 
 // An output head that starts from a bias has one in every model.
 Linear Transformer::make_output(ParameterInit& init) const {
-  const std::vector<double> bias = head_->initial_bias();
-  Linear linear(init, "output_head", config_.dim, head_->outputs(), kInitStd,
+  const std::vector<double> bias = head_.initial_bias();
+  Linear linear(init, "output_head", config_.dim, head_.outputs(), kInitStd,
                 config_.bias || !bias.empty());
   if (!bias.empty()) write_values(bias, linear.bias.value());
   return linear;
@@ -198,7 +198,7 @@ Tensor Transformer::decode(DecodeState& state, const Tensor& ids) const {
   }
   if (config_.reversible) x = reversible(std::move(reversible_layers), x);
   if (blank_) ops::copy_into(x.value().reshape({B, config_.dim}), state.hidden);
-  return model.outputs(x).value().reshape({B, head_->outputs()});
+  return model.outputs(x).value().reshape({B, head_.outputs()});
 }
 
 // The token before a blank position is background.
@@ -215,7 +215,7 @@ Tensor Transformer::decode_blank(const DecodeState& state, const Tensor& sequenc
     u = plus(u, ops::embedding(classes_.weight.value(), state.classes), sequences);
   if (model.positions_.weight.defined()) u = plus(u, model.positions_.weight.value(), positions);
   const Var x(plus(u, state.hidden, sequences).reshape({K, 1, config_.dim}));
-  return model.outputs(model.blank_->forward(x, x, 0)).value().reshape({K, head_->outputs()});
+  return model.outputs(model.blank_->forward(x, x, 0)).value().reshape({K, head_.outputs()});
 }
 
 void Transformer::scale_queries_from_softmax(int64_t layer) {
@@ -229,7 +229,7 @@ int64_t Transformer::matrix_weights() const {
   int64_t matrices = config_.layers * attention;
   for (const auto& layer : attentions_)
     matrices -= 3 - static_cast<int64_t>(projections(layer->traits()).size());
-  return matrices * dim * dim + config_.layers * 2 * dim * config_.ffn + dim * head_->outputs();
+  return matrices * dim * dim + config_.layers * 2 * dim * config_.ffn + dim * head_.outputs();
 }
 
 }  // namespace linea

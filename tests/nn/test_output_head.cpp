@@ -39,14 +39,14 @@ Tensor some_tokens(int64_t rows, int64_t levels, int64_t step) {
 TEST(OutputHead, ScoresMatchLosses) {
   for (const char* name : {"categorical", "logistics"})
     for (const int64_t tokens : {2, 16, 256}) {
-      const auto head = make_output_head(name, tokens);
-      const Tensor outputs = random_tensor({3, 4, head->outputs()}, 1, 1.0, 0.0);
+      const OutputHead head(name, tokens);
+      const Tensor outputs = random_tensor({3, 4, head.outputs()}, 1, 1.0, 0.0);
       std::vector<int32_t> ids;
       for (int64_t i = 0; i < 12; ++i)
         ids.push_back(i == 5 ? -1 : static_cast<int32_t>(i * 37 % tokens));
       const Tensor targets = Tensor::from(ids, {3, 4});
-      const std::vector<double> scores = ops::softmax(head->scores(outputs)).to_doubles();
-      const std::vector<double> losses = head->losses(outputs, targets).to_doubles();
+      const std::vector<double> scores = ops::softmax(head.scores(outputs)).to_doubles();
+      const std::vector<double> losses = head.losses(outputs, targets).to_doubles();
       double mean = 0;
       for (size_t i = 0; i < 12; ++i) {
         const auto at = i * static_cast<size_t>(tokens) + static_cast<size_t>(std::max(ids[i], 0));
@@ -54,7 +54,7 @@ TEST(OutputHead, ScoresMatchLosses) {
             << name << ' ' << tokens;
         mean += losses[i] / 11;
       }
-      EXPECT_NEAR(head->loss(Var(outputs), targets).value().item(), mean, 1e-12) << name;
+      EXPECT_NEAR(head.loss(Var(outputs), targets).value().item(), mean, 1e-12) << name;
     }
 }
 
@@ -123,9 +123,9 @@ TEST(OutputHead, TheGeneratorSamplesTheLogistics) {
 
 TEST(OutputHead, RefusesInvalidOptions) {
   expect_error(ErrorKind::usage, {"`output_head` is 'gauss'", "categorical", "logistics"},
-               [] { make_output_head("gauss", 4); });
+               [] { OutputHead("gauss", 4); });
   expect_error(ErrorKind::usage, {"`output_head` logistics", "2 levels"},
-               [] { make_output_head("logistics", 1); });
+               [] { OutputHead("logistics", 1); });
   ModelConfig tied = small("logistics", 4);
   tied.tie = true;
   expect_error(ErrorKind::usage, {"`tie`", "`output_head` logistics"},
