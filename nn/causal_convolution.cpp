@@ -19,11 +19,6 @@ ConvolutionShape convolution_offsets(const std::string& kind, const ModelConfig&
           .channels = C};
 }
 
-const std::vector<std::string>& convolution_kinds() {
-  static const std::vector<std::string> kinds = {"none", "1d", "2d"};
-  return kinds;
-}
-
 int64_t convolution_reach(const std::string& kind, const ModelConfig& config) {
   return kind == "none" ? 0 : convolution_offsets(kind, config).ring() - 1;
 }

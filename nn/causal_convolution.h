@@ -44,7 +44,7 @@ struct CausalConvolution {
   ConvolutionShape offsets{};
 };
 
-const std::vector<std::string>& convolution_kinds();
+inline std::vector<std::string> convolution_kinds() { return {"none", "1d", "2d"}; }
 // The offsets of a kind, without B, N, C.
 ConvolutionShape convolution_offsets(const std::string& kind, const ModelConfig& config);
 // How many positions back it reads.

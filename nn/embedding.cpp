@@ -25,12 +25,6 @@ Tensor sinusoidal_table(int64_t length, int64_t dim) {
 
 }  // namespace
 
-const std::vector<std::string>& position_kinds() {
-  static const std::vector<std::string> kinds = {"learned", "sinusoidal", "learned+grid", "rotary",
-                                                 "none"};
-  return kinds;
-}
-
 bool has_position_table(const std::string& kind) { return kind != "rotary" && kind != "none"; }
 
 Var Embedding::forward(const Tensor& ids) const { return embedding(weight, ids); }

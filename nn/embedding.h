@@ -27,7 +27,9 @@ struct Embedding {
 // (Vaswani 2017, section 3.5), or, of images, learned P[n] + R[row] + K[column] + C[channel] of the
 // token that position n predicts. Without a table: `rotary`, where attentions turn their rows, and
 // `none`, where the order is known by what decays, by convolutions and by the causal mask alone.
-const std::vector<std::string>& position_kinds();
+inline std::vector<std::string> position_kinds() {
+  return {"learned", "sinusoidal", "learned+grid", "rotary", "none"};
+}
 bool has_position_table(const std::string& kind);
 struct PositionEmbedding {
   PositionEmbedding() = default;

@@ -95,11 +95,6 @@ double incomplete_gamma(double a, double x) {
 
 }  // namespace
 
-const std::vector<std::string>& projection_names() {
-  static const std::vector<std::string> names = {"iid", "orthogonal", "stratified", "fixed-norm"};
-  return names;
-}
-
 Projection parse_projection(const std::string& name) {
   return static_cast<Projection>(check_choice("projection", name, projection_names()));
 }

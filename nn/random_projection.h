@@ -31,7 +31,9 @@ enum class Projection {
 // iid, orthogonal, stratified, fixed-norm. Error: ErrorKind::usage for another name, with those
 // that exist.
 Projection parse_projection(const std::string& name);
-const std::vector<std::string>& projection_names();
+inline std::vector<std::string> projection_names() {
+  return {"iid", "orthogonal", "stratified", "fixed-norm"};
+}
 
 // omega [rows, key_size], row-major: a pure function of its arguments. The directions of the first
 // rows do not depend on the number of rows; except for stratified, nor do their lengths.

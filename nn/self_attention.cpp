@@ -5,11 +5,6 @@
 
 namespace linea {
 
-const std::vector<std::string>& attention_output_kinds() {
-  static const std::vector<std::string> kinds = {"plain", "gated"};
-  return kinds;
-}
-
 std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64_t layer) {
   const AttentionOptions options = config.attention_of(layer);
   std::shared_ptr<Attention> attention = make_attention(options);

@@ -71,7 +71,7 @@ struct SelfAttention {
   Var add_output(const Var& residual, const Var& x, const Var& y, float dropout) const;
 };
 
-const std::vector<std::string>& attention_output_kinds();
+inline std::vector<std::string> attention_output_kinds() { return {"plain", "gated"}; }
 // The attention of a layer. Errors: one without a causal form where the model is causal; one that
 // cannot run twice, where config.recompute or config.reversible asks for it.
 std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64_t layer);
