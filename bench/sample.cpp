@@ -79,7 +79,7 @@ Sampled measure(const Model& model, const SampleBench& options, int64_t batch) {
     times.push_back(watch.seconds());
     return true;
   };
-  Generator(model, {1.0, false, 1}).sample(prompt, kWarmup + positions, sampled_now, &not_captured);
+  sample_tokens(model, {1.0, false, 1}, prompt, kWarmup + positions, sampled_now, &not_captured);
   const double seconds = times.back() - times[kWarmup - 1];
   Sampled sampled{batch, positions, static_cast<double>(batch * positions) / seconds, 0};
   sampled.not_captured = not_captured;

@@ -54,7 +54,7 @@ int main(int, char** argv) {
 
   const std::vector<int> prompt = {kSeparator, 3, 1, 4, 1, 5, 9, 2, 6, kSeparator};
   std::printf("after 3 1 4 1 5 9 2 6:");
-  const auto answers = linea::Generator(model, {.greedy = true}).sample({prompt}, kDigits);
+  const auto answers = linea::sample_tokens(model, {.greedy = true}, {prompt}, kDigits);
   for (const int token : answers[0]) std::printf(" %d", token);
   std::printf("\n");
 }

@@ -17,8 +17,8 @@ struct Row {
 
 class SkippingRows {
  public:
-  SkippingRows(const Model& model, const SamplingOptions& options,
-               const std::vector<std::vector<int32_t>>& prompt, int64_t end)
+  SkippingRows(const Model& model, const SamplingOptions& options, const TokenRows& prompt,
+               int64_t end)
       : model_(model),
         options_(options),
         neighborhood_(model.config()),
@@ -39,8 +39,7 @@ class SkippingRows {
     for (std::vector<size_t> at = at_blank(); !at.empty(); at = at_blank()) settle(at, blank(at));
   }
 
-  bool done() const { return passed() == end_; }
-  // That all rows have passed.
+  // Positions that all rows have passed.
   int64_t passed() const {
     return std::min_element(rows_.begin(), rows_.end(),
                             [](const Row& a, const Row& b) { return a.next < b.next; })
@@ -49,10 +48,10 @@ class SkippingRows {
   const std::vector<Row>& rows() const { return rows_; }
 
  private:
-  // i32 of each row, and once more for the half without classes.
-  Tensor twice(std::vector<int32_t> values) const {
+  // One of each row, and once more for the half without classes.
+  std::vector<int32_t> twice(std::vector<int32_t> values) const {
     if (halves_ == 2) values.insert(values.end(), values.begin(), values.end());
-    return Tensor::from(values, {static_cast<int64_t>(values.size())});
+    return values;
   }
 
   // Outputs of the position of each row; rows that are complete read their first token once more.
@@ -68,11 +67,10 @@ class SkippingRows {
         model_.skip(state_, half * R + r, row.next - row.skipped, row.next);
       row.skipped = 0;
     }
-    const Tensor read = token_tensor(twice(ids).to_vector<int32_t>(), {R * halves_},
-                                     model_.config().input_vocab_size);
+    const Tensor read = token_tensor(twice(ids), {R * halves_}, model_.config().input_vocab_size);
     if (halves_ == 2 && rows_[0].next == 0)
       read.rows(R, R).write(std::vector<int32_t>(rows_.size(), model_.config().no_class).data());
-    state_.device_position.write(twice(positions).to_vector<int32_t>().data());
+    state_.device_position.write(twice(positions).data());
     return model_.decode(state_, read);
   }
 
@@ -105,13 +103,10 @@ class SkippingRows {
 
   // The tokens of the positions of some rows, by their outputs.
   void settle(const std::vector<size_t>& at, const Tensor& outputs) {
-    const int64_t half = outputs.size(0) / halves_;
     for (size_t i = 0; i < at.size(); ++i) {
       Row& row = rows_[at[i]];
       if (row.next >= end_) continue;
-      if (row.next >= given_)
-        row.tokens.push_back(
-            sample(outputs, static_cast<int64_t>(i), half, at[i], row.next - given_));
+      if (row.next >= given_) row.tokens.push_back(sample(outputs, i, at[i], row.next - given_));
       pass(row);
     }
   }
@@ -122,23 +117,14 @@ class SkippingRows {
     ++row.next;
   }
 
-  // By outputs i, with guidance l_u + S (l_c - l_u) of outputs i and half + i.
-  int32_t sample(const Tensor& outputs, int64_t i, int64_t half, size_t row, int64_t count) const {
-    SamplingParams params = options_.params();
-    params.first_row += static_cast<int64_t>(row);
-    const RandomStream numbers{options_.seed, Purpose::sample, 0, static_cast<uint64_t>(count)};
+  // By outputs i, of each half.
+  int32_t sample(const Tensor& outputs, size_t i, size_t row, int64_t step) const {
+    const Tensor own({halves_, outputs.size(1)}, outputs.dtype());
+    for (int64_t half = 0; half < halves_; ++half)
+      ops::copy_into(outputs.rows(half * outputs.size(0) / halves_ + static_cast<int64_t>(i), 1),
+                     own.rows(half, 1));
     const ops::Sampled to{Tensor::zeros({1}, DType::i32)};
-    const OutputHead& head = model_.output_head();
-    if (halves_ == 1) {
-      head.sample(outputs.rows(i, 1), params, numbers, to);
-    } else {
-      const double S = options_.guidance;
-      const auto scores = [&](int64_t r, double factor) {
-        return ops::scale(ops::cast(head.scores(outputs.rows(r, 1)), DType::f32), factor);
-      };
-      const Tensor guided = ops::add(scores(i, S), scores(half + i, 1 - S));
-      ops::sample(OutputKind::logits, guided, guided.size(1), params, numbers, to);
-    }
+    sample_rows(model_, options_, own, static_cast<int64_t>(row), step, to);
     return to.tokens.to_vector<int32_t>()[0];
   }
 
@@ -153,11 +139,8 @@ class SkippingRows {
 
 }  // namespace
 
-std::vector<std::vector<int32_t>> sample_skipping(const Model& model,
-                                                  const SamplingOptions& options,
-                                                  const std::vector<std::vector<int32_t>>& prompt,
-                                                  int64_t count,
-                                                  const Generator::TokenCallback& on_tokens) {
+TokenRows sample_skipping(const Model& model, const SamplingOptions& options,
+                          const TokenRows& prompt, int64_t count, const TokenCallback& on_tokens) {
   const auto begin = static_cast<int64_t>(prompt[0].size());
   const int64_t end = begin - 1 + count, length = model.config().length;
   require(count >= 0 && end <= length, "{} tokens do not fit the image's {}", end, length);
@@ -167,7 +150,7 @@ std::vector<std::vector<int32_t>> sample_skipping(const Model& model,
               "token {} is outside the vocabulary of {}", tokens[n], model.config().vocab_size);
   SkippingRows all(model, options, prompt, end);
   int64_t sampled = 0;
-  for (bool continues = true; continues && !all.done();) {
+  for (bool continues = true; continues && all.passed() < end;) {
     all.advance();
     for (; continues && sampled < all.passed() - begin + 1; ++sampled) {
       std::vector<int32_t> tokens;
@@ -176,7 +159,7 @@ std::vector<std::vector<int32_t>> sample_skipping(const Model& model,
       continues = !on_tokens || on_tokens(tokens);
     }
   }
-  std::vector<std::vector<int32_t>> result;
+  TokenRows result;
   for (const Row& row : all.rows())
     result.emplace_back(row.tokens.begin() + begin, row.tokens.begin() + begin + sampled);
   return result;

@@ -10,12 +10,9 @@
 
 namespace linea {
 
-// As Generator::sample: the tokens of a model's parallel form, with the random numbers of their rows
+// As sample_tokens: the tokens of a model's parallel form, with the random numbers of their rows
 // and positions. Error: more tokens than the model's length.
-std::vector<std::vector<int32_t>> sample_skipping(const Model& model,
-                                                  const SamplingOptions& options,
-                                                  const std::vector<std::vector<int32_t>>& prompt,
-                                                  int64_t count,
-                                                  const Generator::TokenCallback& on_tokens);
+TokenRows sample_skipping(const Model& model, const SamplingOptions& options,
+                          const TokenRows& prompt, int64_t count, const TokenCallback& on_tokens);
 
 }  // namespace linea

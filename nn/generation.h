@@ -27,28 +27,27 @@ struct SamplingOptions {
   SamplingParams params() const { return {temperature, top_k, top_p, first_row, greedy}; }
 };
 
-class Generator {
- public:
-  Generator(const Model& model, const SamplingOptions& options)
-      : model_(model), options_(options) {}
+// The tokens of each row of a batch.
+using TokenRows = std::vector<std::vector<int32_t>>;
+// Gets the tokens of a position and says whether to continue.
+using TokenCallback = std::function<bool(const std::vector<int32_t>& tokens)>;
 
-  // For each row: reads `prompt[row]` (at least one token, all rows of one length), then samples
-  // `count` tokens. An unbounded model (Model::is_unbounded) continues from its state past its
-  // length, others from the last half of their length, read again, so that a token costs O(1)
-  // whatever the count. `on_tokens`, where given, gets each position's tokens in order and returns
-  // whether to continue; on a GPU they arrive up to 64 positions late. Once it returns false, the
-  // rows end with these tokens. *not_captured, where given, receives the reason why a GPU could not
-  // capture a position's work; empty: it could.
-  // Errors: guidance of a model that was trained without class dropout; with skip_blank, more tokens
-  // than an image has, and given ones that are no levels.
-  using TokenCallback = std::function<bool(const std::vector<int32_t>& tokens)>;
-  std::vector<std::vector<int32_t>> sample(const std::vector<std::vector<int32_t>>& prompt,
-                                           int64_t count, const TokenCallback& on_tokens = {},
-                                           std::string* not_captured = nullptr) const;
+// For each row: reads `prompt[row]` (at least one token, all rows of one length), then samples
+// `count` tokens. An unbounded model (Model::is_unbounded) continues from its state past its
+// length, others from the last half of their length, read again, so that a token costs O(1)
+// whatever the count. `on_tokens`, where given, gets each position's tokens in order; on a GPU they
+// arrive up to 64 positions late. Once it returns false, the rows end with these tokens.
+// *not_captured, where given, receives the reason why a GPU could not capture a position's work;
+// empty: it could.
+// Errors: guidance of a model that was trained without class dropout; with skip_blank, more tokens
+// than an image has, and given ones that are no levels.
+TokenRows sample_tokens(const Model& model, const SamplingOptions& options, const TokenRows& prompt,
+                        int64_t count, const TokenCallback& on_tokens = {},
+                        std::string* not_captured = nullptr);
 
- private:
-  const Model& model_;
-  SamplingOptions options_;
-};
+// Samples a token for each row of outputs, with the random numbers of rows from `first_row` on at this step.
+// With guidance outputs are those of the rows with their classes, then of those without.
+void sample_rows(const Model& model, const SamplingOptions& options, const Tensor& outputs,
+                 int64_t first_row, int64_t step, const ops::Sampled& to);
 
 }  // namespace linea

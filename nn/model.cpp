@@ -112,7 +112,7 @@ Tensor Model::step(DecodeState& state, const Tensor& ids) const {
 }
 
 void Model::begin_position(DecodeState& state) const {
-  require(!config_.skip_blank, "a model with `skip_blank` samples by a Generator alone");
+  require(!config_.skip_blank, "a model with `skip_blank` samples by sample_tokens() alone");
   const std::vector<int32_t> positions(static_cast<size_t>(state.device_position.numel()),
                                        static_cast<int32_t>(state.position));
   count_position(state);

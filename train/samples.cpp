@@ -79,7 +79,7 @@ ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns,
 std::vector<std::vector<int32_t>> sample_rows(const Model& model, const SamplingOptions& options,
                                               const std::vector<std::vector<int32_t>>& prompts,
                                               int64_t tokens, const SamplingProgress& progress,
-                                              const Generator::TokenCallback& continues) {
+                                              const TokenCallback& continues) {
   const int64_t all = static_cast<int64_t>(prompts.size());
   std::vector<std::vector<int32_t>> result;
   const int64_t batch = std::min(all, sampling_batch(model, options));
@@ -95,7 +95,7 @@ std::vector<std::vector<int32_t>> sample_rows(const Model& model, const Sampling
       return !continues || continues(position);
     };
     const auto rows = with_model_memory(&model, sampling_hint(batch), [&] {
-      return Generator(model, batch_options).sample(group, tokens, watch);
+      return sample_tokens(model, batch_options, group, tokens, watch);
     });
     result.insert(result.end(), rows.begin(), rows.end());
   }
@@ -185,7 +185,7 @@ void sample_text(const Model& model, const std::string& vocabulary, const Sampli
     return !text.stopped();
   };
   with_model_memory(&model, sampling_hint(1),
-                    [&] { Generator(model, options).sample({start}, request.tokens, watch); });
+                    [&] { sample_tokens(model, options, {start}, request.tokens, watch); });
   print(pieces.add(text.rest()));
   print(pieces.rest());
 }

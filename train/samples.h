@@ -35,7 +35,7 @@ int64_t sampling_batch(const Model& model, const SamplingOptions& options = {});
 std::vector<std::vector<int32_t>> sample_rows(const Model& model, const SamplingOptions& options,
                                               const std::vector<std::vector<int32_t>>& prompts,
                                               int64_t tokens, const SamplingProgress& progress,
-                                              const Generator::TokenCallback& continues = {});
+                                              const TokenCallback& continues = {});
 
 // The columns of a grid of `count` images. Where the classes come in turn and divide the count, a
 // multiple of `classes`, so that each column has one class. Else 8 of up to 64 images where they

@@ -126,7 +126,7 @@ TEST_F(Images, CompletionsContinueTheGivenRows) {
   }
   SamplingOptions options;
   options.seed = 7;
-  const auto sampled = Generator(*saved.model, options).sample(prompts, 6 * kSide);
+  const auto sampled = sample_tokens(*saved.model, options, prompts, 6 * kSide);
   for (size_t row = 0; row < 8; ++row) {
     const Grays& image = shown[4 * (row / 2) + 2 + row % 2];
     Grays expected;

@@ -128,7 +128,7 @@ TEST_F(CudaSampling, IsCapturedAfterTheFirstPositions) {
       prompts.push_back(first);
       prompts.back().push_back(token);
     }
-    return Generator(model, sampling).sample(prompts, 12);
+    return sample_tokens(model, sampling, prompts, 12);
   };
   for (const std::vector<int32_t>& first :
        {std::vector<int32_t>{}, {3}, {3, 1, 4, 1, 5, 8, 2, 6}}) {
@@ -147,11 +147,11 @@ TEST_F(CudaSampling, ManyRowsSampleAsTheCpu) {
   context().sizes.token_buffer = 4;  // positions, so that it is gone through several times
   const std::vector<std::vector<int32_t>> prompts(3 * 128 + 1, {1, 5, 2});
   std::string not_captured = "?";
-  const auto got = Generator(model, {}).sample(prompts, 12, {}, &not_captured);
+  const auto got = sample_tokens(model, {}, prompts, 12, {}, &not_captured);
   EXPECT_EQ(not_captured, "");
   use_device(Device{});
   const Transformer same(small("linear"));
-  const auto expected = Generator(same, {}).sample(prompts, 12);
+  const auto expected = sample_tokens(same, {}, prompts, 12);
   use_device(kCuda);
   size_t different = 0;
   for (size_t row = 0; row < got.size(); ++row) different += got[row] != expected[row] ? 1 : 0;
@@ -168,7 +168,7 @@ TEST_F(CudaSampling, CapturedBf16SamplingMatchesEager) {
   const int64_t rows = 2 * 128 + 1, positions = kMaxPending + 2;
   std::string not_captured = "?";
   const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(rows), {1});
-  const auto got = Generator(model, {}).sample(prompts, positions, {}, &not_captured);
+  const auto got = sample_tokens(model, {}, prompts, positions, {}, &not_captured);
   EXPECT_EQ(not_captured, "");
   DecodeState state = model.start(rows);
   const std::vector<int32_t> none(static_cast<size_t>(rows), 0),
@@ -218,7 +218,7 @@ TEST_F(CudaSampling, GuidedRowsAreThoseOfTheCpu) {
       if (parameter.name == "class_embedding.weight")
         parameter.var.value().write(
             input<float>(parameter.var.shape(), 4).to_vector<float>().data());
-    return Generator(model, options).sample(prompts, 12, {}, not_captured);
+    return sample_tokens(model, options, prompts, 12, {}, not_captured);
   };
   std::string not_captured = "?";
   const auto got = sample(&not_captured);
@@ -239,7 +239,7 @@ TEST_F(CudaSampling, EachPositionIsReportedOnce) {
                               int64_t{70}}) {  // past the length
     std::vector<std::vector<int32_t>> told;
     const auto sampled =
-        Generator(model, {}).sample({{1}, {2}}, count, [&](const std::vector<int32_t>& tokens) {
+        sample_tokens(model, {}, {{1}, {2}}, count, [&](const std::vector<int32_t>& tokens) {
           told.push_back(tokens);
           return true;
         });

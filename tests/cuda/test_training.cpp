@@ -62,7 +62,7 @@ Trained train(const RunConfig& config, int64_t steps, bool recorded = true) {
     result.weights.push_back(parameter.var.value().to_doubles());
   SamplingOptions sampling;
   sampling.greedy = true;
-  result.sampled = Generator(model, sampling).sample({{8}, {8}, {8}}, 20);
+  result.sampled = sample_tokens(model, sampling, {{8}, {8}, {8}}, 20);
   return result;
 }
 
@@ -205,7 +205,7 @@ TEST_P(CudaTraining, SamplesMatchTheCpu) {
     SamplingOptions sampling;
     sampling.top_k = 5;
     const Transformer model(sizes);
-    return Generator(model, sampling).sample({{1, 2}, {2, 3}, {3, 4}}, a_share() ? 30 : 60);
+    return sample_tokens(model, sampling, {{1, 2}, {2, 3}, {3, 4}}, a_share() ? 30 : 60);
   };
   const auto expected = sampled();
   const On device(kCuda);

@@ -114,7 +114,7 @@ TEST(Blank, SampledImagesAreThoseOfTheParallelForm) {
           prompts.emplace_back(ids.begin() + static_cast<std::ptrdiff_t>(b * 64),
                                ids.begin() + static_cast<std::ptrdiff_t>(b * 64 + given));
         const auto sampled =
-            Generator(model, options).sample(prompts, 65 - static_cast<int64_t>(given));
+            sample_tokens(model, options, prompts, 65 - static_cast<int64_t>(given));
         for (size_t b = 0; b < 4; ++b) {
           std::vector<int32_t> all = prompts[b];
           all.insert(all.end(), sampled[b].begin(), sampled[b].end());
@@ -139,14 +139,14 @@ TEST(Blank, SampledTokensDependOnTheirRowAlone) {
   options.guidance = 1.5;
   const std::vector<std::vector<int32_t>> prompts = {{kLevels}, {kLevels + 1}, {kLevels}};
   int64_t positions = 0;
-  const auto all = Generator(model, options).sample(prompts, 64, [&](const auto& tokens) {
+  const auto all = sample_tokens(model, options, prompts, 64, [&](const auto& tokens) {
     EXPECT_EQ(tokens.size(), 3u);
     return ++positions < 50;
   });
   EXPECT_EQ(positions, 50);
   for (int64_t row = 0; row < 3; ++row) {
     options.first_row = row;
-    const auto one = Generator(model, options).sample({prompts[static_cast<size_t>(row)]}, 50);
+    const auto one = sample_tokens(model, options, {prompts[static_cast<size_t>(row)]}, 50);
     EXPECT_EQ(one[0], all[static_cast<size_t>(row)]) << row;
   }
 }

@@ -44,7 +44,7 @@ std::unique_ptr<Transformer> some_model(const std::string& attention, double std
 
 Rows sample(const Transformer& model, const Rows& prompt, int64_t count, uint64_t seed,
             bool greedy = false, double temperature = 1.0) {
-  return Generator(model, {temperature, greedy, seed}).sample(prompt, count);
+  return sample_tokens(model, {temperature, greedy, seed}, prompt, count);
 }
 
 TEST(Generator, TheSameSeedSamplesTheSameTokens) {
@@ -77,11 +77,11 @@ TEST(Generator, ARowSamplesTheSameInAnyBatch) {
   const Rows all = {{7}, {8}, {7}, {8}, {8}};
   SamplingOptions options;
   options.seed = 3;
-  const Rows together = Generator(*model, options).sample(all, 20);
+  const Rows together = sample_tokens(*model, options, all, 20);
   for (const int64_t first : {0, 2, 3}) {
     options.first_row = first;
     const auto begin = static_cast<std::ptrdiff_t>(first);
-    EXPECT_EQ(Generator(*model, options).sample(Rows(all.begin() + begin, all.end()), 20),
+    EXPECT_EQ(sample_tokens(*model, options, Rows(all.begin() + begin, all.end()), 20),
               Rows(together.begin() + begin, together.end()));
   }
 }
@@ -117,13 +117,12 @@ TEST(Generator, ContinuesPastTheLength) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
     int64_t seen = 0;
-    const Rows sampled =
-        Generator(*model, {1.0, true, 1})
-            .sample({{7}}, 3 * kLength + 5, [&](const std::vector<int32_t>& tokens) {
-              EXPECT_EQ(tokens.size(), 1u);
-              ++seen;
-              return true;
-            });
+    const Rows sampled = sample_tokens(*model, {1.0, true, 1}, {{7}}, 3 * kLength + 5,
+                                       [&](const std::vector<int32_t>& tokens) {
+                                         EXPECT_EQ(tokens.size(), 1u);
+                                         ++seen;
+                                         return true;
+                                       });
     ASSERT_EQ(sampled[0].size(), static_cast<size_t>(3 * kLength + 5));
     EXPECT_EQ(seen, 3 * kLength + 5);
     std::vector<int32_t> text = {7};

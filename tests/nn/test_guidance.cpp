@@ -76,7 +76,7 @@ TEST(Guidance, FollowsItsFormula) {
           for (SamplingOptions options : {SamplingOptions{}, SamplingOptions{.greedy = true},
                                           SamplingOptions{.temperature = 0.7, .top_p = 0.8}}) {
             options.guidance = guidance;
-            EXPECT_EQ(Generator(*model, options).sample(prompts, 9),
+            EXPECT_EQ(sample_tokens(*model, options, prompts, 9),
                       guided_reference(*model, prompts, 9, options))
                 << head << attention << guidance << options.temperature;
           }
@@ -86,26 +86,25 @@ TEST(Guidance, FollowsItsFormula) {
 TEST(Guidance, OfNothingIsSamplingWithoutClasses) {
   const auto model = guided_model();
   const SamplingOptions none{.guidance = 0};
-  EXPECT_EQ(Generator(*model, none).sample(kGuidedPrompts, 12),
-            Generator(*model, {}).sample(Rows(5, {kNoClass}), 12));
+  EXPECT_EQ(sample_tokens(*model, none, kGuidedPrompts, 12),
+            sample_tokens(*model, {}, Rows(5, {kNoClass}), 12));
 }
 
 TEST(Guidance, MovesSamplesTowardsTheirClass) {
   const auto model = guided_model();
-  const Rows plain = Generator(*model, {}).sample(kGuidedPrompts, 12);
+  const Rows plain = sample_tokens(*model, {}, kGuidedPrompts, 12);
   for (const double guidance : {0.0, 0.5, 2.0})
-    EXPECT_NE(Generator(*model, {.guidance = guidance}).sample(kGuidedPrompts, 12), plain)
-        << guidance;
+    EXPECT_NE(sample_tokens(*model, {.guidance = guidance}, kGuidedPrompts, 12), plain) << guidance;
 }
 
 TEST(Guidance, ARowSamplesTheSameInAnyBatch) {
   const auto model = guided_model();
   SamplingOptions options{.seed = 3, .guidance = 2};
-  const Rows together = Generator(*model, options).sample(kGuidedPrompts, 12);
+  const Rows together = sample_tokens(*model, options, kGuidedPrompts, 12);
   for (const int64_t first : {2, 4}) {
     options.first_row = first;
-    EXPECT_EQ(Generator(*model, options)
-                  .sample(Rows(kGuidedPrompts.begin() + first, kGuidedPrompts.end()), 12),
+    EXPECT_EQ(sample_tokens(*model, options,
+                            Rows(kGuidedPrompts.begin() + first, kGuidedPrompts.end()), 12),
               Rows(together.begin() + first, together.end()));
   }
 }
@@ -114,7 +113,7 @@ TEST(Guidance, ARowSamplesTheSameInAnyBatch) {
 TEST(Guidance, ContinuesPastTheLength) {
   const auto model = guided_model();
   const size_t length = 12;
-  const Rows sampled = Generator(*model, {.greedy = true, .guidance = 2}).sample({{7}}, 40);
+  const Rows sampled = sample_tokens(*model, {.greedy = true, .guidance = 2}, {{7}}, 40);
   std::vector<int32_t> text = {7};
   text.insert(text.end(), sampled[0].begin(), sampled[0].end());
   size_t begin = 0;
@@ -123,7 +122,7 @@ TEST(Guidance, ContinuesPastTheLength) {
     if (begin == 0) continue;
     const std::vector<int32_t> window(text.begin() + static_cast<std::ptrdiff_t>(begin),
                                       text.begin() + static_cast<std::ptrdiff_t>(place));
-    EXPECT_EQ(text[place], Generator(*model, {.greedy = true}).sample({window}, 1)[0][0]) << place;
+    EXPECT_EQ(text[place], sample_tokens(*model, {.greedy = true}, {window}, 1)[0][0]) << place;
   }
 }
 
@@ -131,10 +130,10 @@ TEST(Guidance, NeedsClassDropout) {
   const auto model = guided_model();
   for (const double guidance : {-1.0, std::nan(""), HUGE_VAL})
     expect_error(ErrorKind::usage, {"`guidance` is", "at least 0"},
-                 [&] { Generator(*model, {.guidance = guidance}).sample(kGuidedPrompts, 1); });
+                 [&] { sample_tokens(*model, {.guidance = guidance}, kGuidedPrompts, 1); });
   const Transformer plain(small_model());
   expect_error(ErrorKind::usage, {"`guidance` 2", "`class_dropout`"},
-               [&] { Generator(plain, {.guidance = 2}).sample(kGuidedPrompts, 1); });
+               [&] { sample_tokens(plain, {.guidance = 2}, kGuidedPrompts, 1); });
 }
 
 }  // namespace

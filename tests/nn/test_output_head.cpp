@@ -103,7 +103,7 @@ TEST(OutputHead, TheGeneratorSamplesTheLogistics) {
   std::vector<double> counts(levels);
   SamplingOptions options;
   for (const auto& row :
-       Generator(model, options).sample(std::vector<std::vector<int32_t>>(samples, {levels}), 1))
+       sample_tokens(model, options, std::vector<std::vector<int32_t>>(samples, {levels}), 1))
     ++counts.at(static_cast<size_t>(row[0]));
   for (size_t s = 0; s < counts.size(); ++s) {
     const double p = std::exp(scores[s]), n = static_cast<double>(samples);
@@ -112,13 +112,13 @@ TEST(OutputHead, TheGeneratorSamplesTheLogistics) {
   options.greedy = true;
   const std::vector<int32_t> likeliest =
       ops::argmax(model.output_head().scores(outputs)).to_vector<int32_t>();
-  EXPECT_EQ(Generator(model, options).sample({{levels}}, 1)[0], likeliest);
+  EXPECT_EQ(sample_tokens(model, options, {{levels}}, 1)[0], likeliest);
   options.greedy = false;
   options.top_k = 1;
-  EXPECT_EQ(Generator(model, options).sample({{levels}}, 1)[0], likeliest);
+  EXPECT_EQ(sample_tokens(model, options, {{levels}}, 1)[0], likeliest);
   options.top_k = 0;
   options.top_p = 1e-6;
-  EXPECT_EQ(Generator(model, options).sample({{levels}}, 1)[0], likeliest);
+  EXPECT_EQ(sample_tokens(model, options, {{levels}}, 1)[0], likeliest);
 }
 
 TEST(OutputHead, RefusesInvalidOptions) {
