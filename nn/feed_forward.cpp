@@ -1,6 +1,7 @@
 #include "nn/feed_forward.h"
 
 #include "nn/model.h"
+#include "nn/self_attention.h"
 
 namespace linea {
 
@@ -12,10 +13,11 @@ FeedForward::FeedForward(ParameterInit& init, const std::string& prefix, const M
       down(init, prefix + "down", config.ffn, config.dim, config.residual_std(), config.bias, 1),
       stream_id(dropout_stream) {}
 
-Var FeedForward::forward(const Var& residual, const Var& x, float dropout,
-                         const ConvolutionState* state, const ConvolutionRows& rows) const {
-  return add_feed_forward(residual, convolution.forward(x, state, rows), norm, up, down,
-                          {dropout, stream_id});
+Var FeedForward::forward(const Var& residual, const Var& x, const BlockPass& pass,
+                         LayerState* state) const {
+  const Var input =
+      convolution.forward(x, state == nullptr ? nullptr : &state->feed_forward, pass.convolution);
+  return add_feed_forward(residual, input, norm, up, down, {pass.dropout, stream_id});
 }
 
 }  // namespace linea

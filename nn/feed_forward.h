@@ -10,6 +10,8 @@
 
 namespace linea {
 
+struct BlockPass;
+struct LayerState;
 struct ModelConfig;
 
 struct FeedForward {
@@ -18,8 +20,7 @@ struct FeedForward {
               uint32_t dropout_stream);
 
   // x [B,N,dim], or with a state one position [B,1,dim]; residual undefined: the branch alone.
-  Var forward(const Var& residual, const Var& x, float dropout,
-              const ConvolutionState* state = nullptr, const ConvolutionRows& rows = {}) const;
+  Var forward(const Var& residual, const Var& x, const BlockPass& pass, LayerState* state) const;
 
   CausalConvolution convolution;
   LayerNorm norm;

@@ -119,32 +119,31 @@ void SelfAttention::split_parts(AttentionInputs& in, int64_t first) const {
   in.qkv = {};
 }
 
-AttentionInputs SelfAttention::inputs(const Var& x, const PassRows& rows) const {
-  AttentionInputs in = project(convolution.forward(x, nullptr, rows.convolution), 0);
-  if (in.qkv.defined()) split_parts(in, 0);
-  return in;
+Var SelfAttention::mix(const AttentionInputs& in, const BlockPass& pass, LayerState* state) const {
+  if (state != nullptr) return Var(attention->step(*state->attention, in));
+  if (pass.inputs != nullptr) {
+    AttentionInputs apart = in;
+    if (in.qkv.defined()) split_parts(apart, 0);
+    pass.inputs->push_back(apart);
+  }
+  add_auxiliary_loss(*attention, in, pass, pass.auxiliary);
+  return attention->forward(in, pass);
 }
 
-Var SelfAttention::forward(const Var& residual, const Var& input, float dropout,
-                           const PassRows& rows, Var* auxiliary) const {
-  const Var x = convolution.forward(input, nullptr, rows.convolution);
-  const AttentionInputs in = project(x, 0);
-  add_auxiliary_loss(*attention, in, rows, auxiliary);
-  const Var mixed = cast(attention->forward(in, rows), x.dtype());
-  return add_output(residual, x, in.qkv.defined() ? mixed : merge_heads(mixed), dropout);
-}
-
-Var SelfAttention::add_output(const Var& residual, const Var& x, const Var& y,
-                              float dropout) const {
-  if (!output_gate.weight.defined()) return add_linear(residual, y, out, {dropout, stream_id});
+// residual + dropout(out(y)), with y normalized and gated by x where the model does so.
+Var SelfAttention::forward(const Var& residual, const Var& input, const BlockPass& pass,
+                           LayerState* state) const {
+  const Var x = convolution.forward(input, state == nullptr ? nullptr : &state->convolution,
+                                    pass.convolution);
+  const AttentionInputs in = project(x, state == nullptr ? 0 : state->position++);
+  const Var mixed = cast(mix(in, pass, state), x.dtype()),
+            y = state != nullptr   ? Var(mixed.value().reshape(x.shape()))
+                : in.qkv.defined() ? mixed
+                                   : merge_heads(mixed);
+  const Dropout dropout{pass.dropout, stream_id};
+  if (!output_gate.weight.defined()) return add_linear(residual, y, out, dropout);
   return add_gated_linear(residual, y, output_norm, norm_linear(x, norm, output_gate), heads, out,
-                          {dropout, stream_id});
-}
-
-Var SelfAttention::step(const Var& residual, const Var& input, LayerState& state) const {
-  const Var x = convolution.forward(input, &state.convolution);
-  const Tensor y = attention->step(*state.attention, project(x, state.position++));
-  return add_output(residual, x, cast(Var(y.reshape(x.shape())), x.dtype()), 0);
+                          dropout);
 }
 
 }  // namespace linea

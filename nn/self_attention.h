@@ -32,10 +32,16 @@ struct GateLayer : Linear {
   Var forward(const Var& x, const LayerNorm* norm = nullptr) const;
 };
 
-// The rows of a pass: which of them exist, and, where they are only some of the positions of their
-// sequences, which rows convolutions read.
-struct PassRows : AttentionMask {
+// A pass through the blocks of a model: which rows exist, and, where they are only some of the positions of
+// their sequences, which rows convolutions read.
+struct BlockPass : AttentionMask {
   ConvolutionRows convolution{};
+  float dropout = 0;
+  // Where they are not null: what attentions add to the loss is added to *auxiliary; *inputs gets what the attention
+  // of each layer mixes, q, k and v apart, as far as it reads them; one position of sampling changes *states.
+  Var* auxiliary = nullptr;
+  std::vector<AttentionInputs>* inputs = nullptr;
+  std::vector<LayerState>* states = nullptr;
 };
 
 struct SelfAttention {
@@ -44,14 +50,9 @@ struct SelfAttention {
   SelfAttention(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                 int64_t layer, uint32_t dropout_stream);
 
-  // x [B,N,dim]; residual undefined: the branch alone. What the attention adds to the loss is added
-  // to *auxiliary, unless that is null.
-  Var forward(const Var& residual, const Var& x, float dropout, const PassRows& rows = {},
-              Var* auxiliary = nullptr) const;
-  // What the attention mixes of x: q, k and v apart, as far as it reads them.
-  AttentionInputs inputs(const Var& x, const PassRows& rows) const;
-  // One position x [B,1,dim], without gradients; changes the state.
-  Var step(const Var& residual, const Var& x, LayerState& state) const;
+  // x [B,N,dim], or with a state one position [B,1,dim], without gradients; residual undefined: the
+  // branch alone.
+  Var forward(const Var& residual, const Var& x, const BlockPass& pass, LayerState* state) const;
 
   int64_t heads;
   CausalConvolution convolution;
@@ -67,8 +68,8 @@ struct SelfAttention {
   // x here and below: after the convolution. first: the position of its first row.
   AttentionInputs project(const Var& x, int64_t first) const;
   void split_parts(AttentionInputs& in, int64_t first) const;  // qkv into q, k and v
-  // residual + dropout(out(y)), with y normalized and gated by x where the model does so
-  Var add_output(const Var& residual, const Var& x, const Var& y, float dropout) const;
+  // What the attention makes of its inputs, [B,H,N,D], or of qkv [B,N,dim].
+  Var mix(const AttentionInputs& in, const BlockPass& pass, LayerState* state) const;
 };
 
 inline std::vector<std::string> attention_output_kinds() { return {"plain", "gated"}; }

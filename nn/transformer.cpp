@@ -70,42 +70,45 @@ Var Transformer::embed(const Tensor& ids) const {
 }
 
 Var Transformer::forward(const ModelInputs& in, bool training, Var* auxiliary) const {
-  const float rate = training ? static_cast<float>(config_.dropout) : 0;
-  const Var x = dropout(embed(in.ids), rate, 0);
-  return outputs(blank_ ? run_packed(x, in.ids, training, auxiliary)
-                        : run_blocks(x, {{config_.causal, in.valid}}, training, auxiliary));
+  BlockPass pass;
+  pass.auxiliary = auxiliary;
+  return outputs(run(in, training, pass));
 }
 
-Var Transformer::run_blocks(Var x, const PassRows& rows, bool training, Var* auxiliary) const {
-  const float rate = training ? static_cast<float>(config_.dropout) : 0;
+Var Transformer::run(const ModelInputs& in, bool training, BlockPass pass) const {
+  pass.dropout = training ? static_cast<float>(config_.dropout) : 0;
+  pass.causal = config_.causal;
+  pass.valid = in.valid;
+  const Var x = dropout(embed(in.ids), pass.dropout, 0);
+  return blank_ ? run_packed(x, in.ids, training, pass) : run_blocks(x, training, pass);
+}
+
+Var Transformer::run_blocks(Var x, bool training, BlockPass pass) const {
+  const bool recomputes = training && config_.recompute;
+  if (recomputes || config_.reversible) pass.auxiliary = nullptr;  // blocks run twice
   if (config_.reversible) {
     std::vector<ReversibleLayer> layers;
-    for (const TransformerBlock& block : blocks_)
-      layers.push_back(block.reversible_layer(rate, rows));
+    for (const TransformerBlock& block : blocks_) layers.push_back(block.reversible_layer(pass));
     return layer_boundary(reversible(std::move(layers), x), config_.layers);
   }
   for (const TransformerBlock& block : blocks_) {
+    const auto forward = [&block, pass](const Var& input) { return block.forward(input, pass); };
     x = layer_boundary(x, block.layer);
-    if (training && config_.recompute) {  // a block that runs twice adds nothing to *auxiliary
-      x = recomputed(
-          [&block, rate, rows](const Var& input) { return block.forward(input, rate, rows); }, x);
-    } else {
-      x = block.forward(x, rate, rows, auxiliary);
-    }
+    x = recomputes ? recomputed(forward, x) : forward(x);
   }
   return layer_boundary(x, config_.layers);
 }
 
-Var Transformer::run_packed(const Var& x, const Tensor& ids, bool training, Var* auxiliary) const {
+Var Transformer::run_packed(const Var& x, const Tensor& ids, bool training, BlockPass pass) const {
   const PackedPositions positions(ids, config_);
   const int64_t dim = config_.dim;
   const Var all = reshape(x, {ids.numel(), dim});
-  const Var h =
-      reshape(run_blocks(embedding(all, positions.computed),
-                         {{true, positions.lengths}, positions.convolution}, training, auxiliary),
-              {positions.computed.numel(), dim});
+  pass.valid = positions.lengths;
+  pass.convolution = positions.convolution;
+  const Var h = reshape(run_blocks(embedding(all, positions.computed), training, pass),
+                        {positions.computed.numel(), dim});
   const Var u = add(embedding(all, positions.blank), embedding(h, positions.before));
-  const Var blank = blank_->forward(u, u, 0);
+  const Var blank = blank_->forward(u, u, {}, nullptr);
   const auto rows = [dim](const Var& y) { return reshape(y, {1, 1, y.size(0), dim}); };
   const Var joined = join_rows({rows(h), rows(blank)});
   return embedding(reshape(joined, {joined.size(2), dim}), positions.order);
@@ -114,25 +117,10 @@ Var Transformer::run_packed(const Var& x, const Tensor& ids, bool training, Var*
 std::vector<AttentionInputs> Transformer::attention_inputs(const ModelInputs& in) const {
   require(config_.stored == DType::f32, "what attentions mix is shown of models in float32");
   const NoGrad no_grad;
-  PassRows rows{{config_.causal, in.valid}};
   std::vector<AttentionInputs> all;
-  Var x = embed(in.ids);
-  if (blank_) {
-    const PackedPositions positions(in.ids, config_);
-    rows = {{true, positions.lengths}, positions.convolution};
-    x = embedding(reshape(x, {in.ids.numel(), config_.dim}), positions.computed);
-  }
-  Var second = x;  // x and it: the streams of reversible blocks
-  for (const TransformerBlock& block : blocks_) {
-    all.push_back(block.attention.inputs(second, rows));
-    if (config_.reversible) {
-      const ReversibleLayer layer = block.reversible_layer(0, rows);
-      x = add(x, layer.f(second));
-      second = add(second, layer.g(x));
-    } else {
-      x = second = block.forward(x, 0, rows);
-    }
-  }
+  BlockPass pass;
+  pass.inputs = &all;
+  run(in, false, pass);
   return all;
 }
 
@@ -186,17 +174,10 @@ Tensor Transformer::decode(DecodeState& state, const Tensor& ids) const {
   const NoGrad no_grad;
   const Transformer& model = *state.weights;
   const int64_t B = ids.numel();
-  Var x(embed_position(state, ids.reshape({B})).reshape({B, 1, config_.dim}));
-  std::vector<ReversibleLayer> reversible_layers;
-  for (size_t layer = 0; layer < model.blocks_.size(); ++layer) {
-    const TransformerBlock& block = model.blocks_[layer];
-    if (config_.reversible) {
-      reversible_layers.push_back(block.reversible_layer(0, {}, &state.layers[layer]));
-    } else {
-      x = block.step(x, state.layers[layer]);
-    }
-  }
-  if (config_.reversible) x = reversible(std::move(reversible_layers), x);
+  BlockPass pass;
+  pass.states = &state.layers;
+  const Tensor embedded = embed_position(state, ids.reshape({B}));
+  const Var x = model.run_blocks(Var(embedded.reshape({B, 1, config_.dim})), false, pass);
   if (blank_) ops::copy_into(x.value().reshape({B, config_.dim}), state.hidden);
   return model.outputs(x).value().reshape({B, head_.outputs()});
 }
@@ -215,7 +196,9 @@ Tensor Transformer::decode_blank(const DecodeState& state, const Tensor& sequenc
     u = plus(u, ops::embedding(classes_.weight.value(), state.classes), sequences);
   if (model.positions_.weight.defined()) u = plus(u, model.positions_.weight.value(), positions);
   const Var x(plus(u, state.hidden, sequences).reshape({K, 1, config_.dim}));
-  return model.outputs(model.blank_->forward(x, x, 0)).value().reshape({K, head_.outputs()});
+  return model.outputs(model.blank_->forward(x, x, {}, nullptr))
+      .value()
+      .reshape({K, head_.outputs()});
 }
 
 void Transformer::scale_queries_from_softmax(int64_t layer) {

@@ -46,10 +46,12 @@ class Transformer final : public Model {
   Linear tied_output() const;
   Var embed(const Tensor& ids) const;
   Var outputs(const Var& x) const;
+  // What the outputs of all positions read; `pass`: what it gives besides that.
+  Var run(const ModelInputs& in, bool training, BlockPass pass) const;
   // The blocks, of x [B,N,dim].
-  Var run_blocks(Var x, const PassRows& rows, bool training, Var* auxiliary) const;
-  // What the outputs of all positions of x [B,N,dim] read, where the blocks compute some of them.
-  Var run_packed(const Var& x, const Tensor& ids, bool training, Var* auxiliary) const;
+  Var run_blocks(Var x, bool training, BlockPass pass) const;
+  // run() of x [B,N,dim] where the blocks compute some of its positions.
+  Var run_packed(const Var& x, const Tensor& ids, bool training, BlockPass pass) const;
   Tensor embed_position(const DecodeState& state, const Tensor& ids) const;
   void prepare_for_sampling();
 

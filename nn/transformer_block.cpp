@@ -10,6 +10,11 @@ std::string prefix_of_layer(int64_t layer) { return "blocks." + std::to_string(l
 // Streams of dropout: 0 is the embedding's, two a layer follow.
 uint32_t first_stream(int64_t layer) { return static_cast<uint32_t>(2 * layer + 1); }
 
+// Null where the pass has no states.
+LayerState* state_of(const BlockPass& pass, int64_t layer) {
+  return pass.states == nullptr ? nullptr : &(*pass.states)[static_cast<size_t>(layer)];
+}
+
 }  // namespace
 
 TransformerBlock::TransformerBlock(ParameterInit& init, const ModelConfig& config, int64_t index)
@@ -17,37 +22,27 @@ TransformerBlock::TransformerBlock(ParameterInit& init, const ModelConfig& confi
       attention(init, prefix_of_layer(layer), config, layer, first_stream(layer)),
       feed_forward(init, prefix_of_layer(layer), config, first_stream(layer) + 1) {}
 
-Var TransformerBlock::forward(const Var& x, float dropout, const PassRows& rows,
-                              Var* auxiliary) const {
+Var TransformerBlock::forward(const Var& x, const BlockPass& pass) const {
   const ModuleScope scope("blocks", layer);
-  if (attention.qkv.weight.dtype() != x.dtype()) {
+  LayerState* const state = state_of(pass, layer);
+  if (state == nullptr && attention.qkv.weight.dtype() != x.dtype()) {
     TransformerBlock stored = *this;
     cast_weights(stored.weights(), x.dtype());
-    return stored.forward(x, dropout, rows, auxiliary);
+    return stored.forward(x, pass);
   }
-  const Var mixed = attention.forward(x, x, dropout, rows, auxiliary);
-  return feed_forward.forward(mixed, mixed, dropout, nullptr, rows.convolution);
+  const Var mixed = attention.forward(x, x, pass, state);
+  return feed_forward.forward(mixed, mixed, pass, state);
 }
 
-ReversibleLayer TransformerBlock::reversible_layer(float dropout, const PassRows& rows,
-                                                   LayerState* state) const {
-  return {[this, dropout, rows, state](const Var& x) {
+ReversibleLayer TransformerBlock::reversible_layer(const BlockPass& pass) const {
+  return {[this, pass](const Var& x) {
             const ModuleScope scope("blocks", layer);
-            return state != nullptr ? attention.step(Var(), x, *state)
-                                    : attention.forward(Var(), x, dropout, rows);
+            return attention.forward(Var(), x, pass, state_of(pass, layer));
           },
-          [this, dropout, rows, state](const Var& x) {
+          [this, pass](const Var& x) {
             const ModuleScope scope("blocks", layer);
-            return feed_forward.forward(Var(), x, dropout,
-                                        state != nullptr ? &state->feed_forward : nullptr,
-                                        rows.convolution);
+            return feed_forward.forward(Var(), x, pass, state_of(pass, layer));
           }};
-}
-
-Var TransformerBlock::step(const Var& x, LayerState& state) const {
-  const ModuleScope scope("blocks", layer);
-  const Var mixed = attention.step(x, x, state);
-  return feed_forward.forward(mixed, mixed, 0, &state.feed_forward);
 }
 
 LayerState TransformerBlock::start(const Tensor& positions, DType stored) const {

@@ -14,15 +14,11 @@ struct TransformerBlock {
   // Parameters: blocks.LAYER.
   TransformerBlock(ParameterInit& init, const ModelConfig& config, int64_t layer);
 
-  Var forward(const Var& x, float dropout, const PassRows& rows = {},
-              Var* auxiliary = nullptr) const;
-  Var step(const Var& x, LayerState& state) const;  // one position, x [B,1,dim]
+  Var forward(const Var& x, const BlockPass& pass) const;  // x [B,N,dim], or with states [B,1,dim]
   // The state before the first position; `positions` is read at each step.
   LayerState start(const Tensor& positions, DType stored) const;
-  // The block as a reversible layer of two streams: x1 + attention(x2), x2 + feed_forward(x1); with
-  // a state, one decoding step.
-  ReversibleLayer reversible_layer(float dropout, const PassRows& rows = {},
-                                   LayerState* state = nullptr) const;
+  // The block as a reversible layer of two streams: x1 + attention(x2), x2 + feed_forward(x1).
+  ReversibleLayer reversible_layer(const BlockPass& pass) const;
 
   std::vector<Linear*> linears();
   std::vector<Var*> weights();
