@@ -66,42 +66,34 @@ PackedPositions::PackedPositions(const Tensor& ids, const ModelConfig& config) {
   const std::vector<int32_t> tokens = ids.to_vector<int32_t>();
   const Neighborhood neighborhood(config);
   std::vector<std::vector<int32_t>> positions(static_cast<size_t>(B));
-  std::vector<int32_t> counts, blanks, befores, orders;
-  std::vector<std::pair<int64_t, int32_t>> before_of;  // image and row
+  std::vector<int32_t> counts, rows, blanks, befores, orders;
   for (int64_t b = 0; b < B; ++b) {
     std::vector<bool> not_blank = neighborhood.empty();
     std::vector<int32_t>& own = positions[static_cast<size_t>(b)];
     for (int64_t n = 0; n < N; ++n) {
       if (n > 0) neighborhood.add(n - 1, tokens[static_cast<size_t>(b * N + n)], not_blank);
-      if (not_blank[static_cast<size_t>(n)]) {
-        orders.push_back(static_cast<int32_t>(own.size()));
-        own.push_back(static_cast<int32_t>(n));
-      } else {
-        orders.push_back(-1 - static_cast<int32_t>(blanks.size()));
-        blanks.push_back(static_cast<int32_t>(b * N + n));
-        before_of.emplace_back(b, static_cast<int32_t>(own.size()) - 1);
-      }
+      if (not_blank[static_cast<size_t>(n)]) own.push_back(static_cast<int32_t>(n));
     }
     counts.push_back(static_cast<int32_t>(own.size()));
   }
   const int64_t M = *std::max_element(counts.begin(), counts.end());
-  for (const auto& [b, row] : before_of) befores.push_back(static_cast<int32_t>(b * M) + row);
-  if (blanks.empty()) {
-    blanks.push_back(0);
-    befores.push_back(0);
-  }
-  std::vector<int32_t> rows(static_cast<size_t>(B * M));
   for (int64_t b = 0; b < B; ++b) {
-    for (int64_t m = 0; m < M; ++m) {
-      const std::vector<int32_t>& own = positions[static_cast<size_t>(b)];
-      const int32_t n = m < static_cast<int64_t>(own.size()) ? own[static_cast<size_t>(m)] : 0;
-      rows[static_cast<size_t>(b * M + m)] = static_cast<int32_t>(b * N) + n;
+    std::vector<int32_t> own = positions[static_cast<size_t>(b)];
+    auto row = static_cast<int32_t>(b * M) - 1;  // of the last position so far that is not blank
+    for (int64_t n = 0, m = 0; n < N; ++n) {
+      if (m < std::ssize(own) && own[static_cast<size_t>(m)] == n) {
+        ++m;
+        orders.push_back(++row);
+      } else {
+        orders.push_back(static_cast<int32_t>(B * M + std::ssize(blanks)));
+        blanks.push_back(static_cast<int32_t>(b * N + n));
+        befores.push_back(row);
+      }
     }
-    for (int64_t n = 0; n < N; ++n) {
-      int32_t& row = orders[static_cast<size_t>(b * N + n)];
-      row = static_cast<int32_t>(row < 0 ? B * M - 1 - row : b * M + row);
-    }
+    own.resize(static_cast<size_t>(M));
+    for (const int32_t n : own) rows.push_back(static_cast<int32_t>(b * N) + n);
   }
+  if (blanks.empty()) blanks = befores = {0};
   computed = Tensor::from(rows, {B, M});
   lengths = tensor_of(counts);
   blank = tensor_of(blanks);
