@@ -31,14 +31,6 @@ void ConvolutionState::clear(int64_t sequence, int64_t first, int64_t end) const
     ops::copy_into(zeros, rows.rows(n % R, 1));
 }
 
-void check_convolution(const std::string& kind, const ModelConfig& config) {
-  check_choice("layer_convolution", kind, convolution_kinds());
-  require(
-      kind != "2d" || config.image_width >= 2,
-      "`layer_convolution` 2d needs images of at least two pixels a row: choose 1d, or a task of "
-      "images");
-}
-
 CausalConvolution::CausalConvolution(ParameterInit& init, const std::string& name,
                                      const std::string& kind, const ModelConfig& config,
                                      int64_t columns) {

@@ -49,7 +49,5 @@ inline std::vector<std::string> convolution_kinds() { return {"none", "1d", "2d"
 ConvolutionShape convolution_offsets(const std::string& kind, const ModelConfig& config);
 // How many positions back it reads.
 int64_t convolution_reach(const std::string& kind, const ModelConfig& config);
-// Error: another kind; 2d without images of at least two pixels a row.
-void check_convolution(const std::string& kind, const ModelConfig& config);
 
 }  // namespace linea

@@ -56,22 +56,14 @@ Var PositionEmbedding::table(int64_t N, int64_t first) const {
   return sum;
 }
 
-Var PositionEmbedding::forward(const Var& x) const {
-  const SequencePart* const part = sequence_part();
-  return weight.defined() ? add_rows(x, table(x.size(1), part == nullptr ? 0 : part->first())) : x;
-}
-
-Tensor PositionEmbedding::step(const Embedding& tokens, const Tensor& ids, const Tensor& position,
-                               DType dtype) const {
-  if (!weight.defined()) return ops::cast(ops::embedding(tokens.weight.value(), ids), dtype);
-  return ops::embed_position(tokens.weight.value(), ids, weight.value(), position, dtype);
+Var PositionEmbedding::forward(const Var& x, int64_t first) const {
+  return weight.defined() ? add_rows(x, table(x.size(1), first)) : x;
 }
 
 ClassEmbedding::ClassEmbedding(ParameterInit& init, const ModelConfig& config)
     : first(config.vocab_size) {
   if (config.class_embedding != "every") return;
-  weight = Var(Tensor::zeros({config.classes + 1, config.dim}, DType::f32), true);
-  init.add({"class_embedding.weight", weight, true});
+  weight = init.constant("class_embedding.weight", {config.classes + 1, config.dim}, 0, true);
 }
 
 Var ClassEmbedding::forward(const Var& x, const Tensor& ids) const {

@@ -35,12 +35,9 @@ struct PositionEmbedding {
   PositionEmbedding() = default;
   explicit PositionEmbedding(ParameterInit& init, const ModelConfig& config);
 
-  Var forward(const Var& x) const;  // [B,N,dim], positions 0 .. N - 1
-  // The sum of all tables, for positions 0 .. N - 1, [N,dim]; undefined without.
+  Var forward(const Var& x, int64_t first) const;  // [B,N,dim], positions first .. first + N - 1
+  // The sum of all tables, for positions first .. first + N - 1, [N,dim]; undefined without.
   Var table(int64_t N, int64_t first = 0) const;
-  // One position of B sequences: E[id] + P[position] -> [B,dim] as `dtype`. ids, position i32 [B]
-  Tensor step(const Embedding& tokens, const Tensor& ids, const Tensor& position,
-              DType dtype) const;
 
   // A table of an axis of images, and its index i32 [length] of each position.
   struct Axis {

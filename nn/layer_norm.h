@@ -15,8 +15,6 @@ struct LayerNorm : NormVars {
     weight = init.constant(name + ".weight", {dim}, 1.0);
     if (with_bias) bias = init.constant(name + ".bias", {dim}, 0.0);
   }
-
-  Var forward(const Var& x) const { return layer_norm(x, weight, bias); }
 };
 
 }  // namespace linea

@@ -56,7 +56,10 @@ const ModelConfig& checked(const ModelConfig& config) {
   require(config.class_embedding == "first" || config.classes > 0,
           "`class_embedding` every needs classes: choose first, or a task of images with "
           "`class_token`");
-  check_convolution(config.layer_convolution, config);
+  check_choice("layer_convolution", config.layer_convolution, convolution_kinds());
+  require(config.layer_convolution != "2d" || config.image_width >= 2,
+          "`layer_convolution` 2d needs images of at least two pixels a row: choose 1d, or a task "
+          "of images");
   check_skip_blank(config);
   check_choice("attention_output", config.attention_output, attention_output_kinds());
   require(!config.reversible || !config.recompute,

@@ -28,8 +28,9 @@ Var ParameterInit::normal(const std::string& name, const Shape& shape, double st
   return list_.back().var;
 }
 
-Var ParameterInit::constant(const std::string& name, const Shape& shape, double value) {
-  add({name, Var(Tensor::full(shape, DType::f32, value), true)});
+Var ParameterInit::constant(const std::string& name, const Shape& shape, double value,
+                            bool optional) {
+  add({name, Var(Tensor::full(shape, DType::f32, value), true), optional});
   return list_.back().var;
 }
 

@@ -31,7 +31,7 @@ class ParameterInit {
   // N(0, stddev^2), or a constant; f32.
   Var normal(const std::string& name, const Shape& shape, double stddev, bool optional = false,
              int64_t matrices = 0);
-  Var constant(const std::string& name, const Shape& shape, double value);
+  Var constant(const std::string& name, const Shape& shape, double value, bool optional = false);
   // A parameter with values of its own.
   void add(Parameter parameter);
 

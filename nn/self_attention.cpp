@@ -86,10 +86,8 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
   if (config.attention_output == "gated") {
     const int64_t dim = config.dim;
     output_gate.weight = init.normal(prefix + "output_gate.weight", {dim, dim}, kInitStd, true, 1);
-    if (!attention->traits().softmax_weights) {
-      output_norm = Var(Tensor::full({dim}, DType::f32, 1.0), true);
-      init.add({prefix + "output_norm.weight", output_norm, true});
-    }
+    if (!attention->traits().softmax_weights)
+      output_norm = init.constant(prefix + "output_norm.weight", {dim}, 1, true);
   }
   out = Linear(init, prefix + "out", config.dim, config.dim, config.residual_std(), config.bias, 1);
 }

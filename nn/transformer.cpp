@@ -26,21 +26,17 @@ Transformer::Transformer(const ModelConfig& config) : Model(config) {
     attentions_.push_back(blocks_.back().attention.attention);
   }
   norm_ = LayerNorm(init, "norm", config_.dim, config_.bias);
-  if (!config_.tie) output_ = make_output(init);
+  if (!config_.tie) {  // an output head that starts from a bias has one in every model
+    const std::vector<double> bias = head_.initial_bias();
+    output_ = Linear(init, "output_head", config_.dim, head_.outputs(), kInitStd,
+                     config_.bias || !bias.empty());
+    if (!bias.empty()) write_values(bias, output_.bias.value());
+  }
   if (!config_.skip_blank) return;
   ModelConfig small = config_;
   small.ffn = kBlankWidth;
   small.layer_convolution = "none";
   blank_.emplace(init, "blank.", small, 0);
-}
-
-// An output head that starts from a bias has one in every model.
-Linear Transformer::make_output(ParameterInit& init) const {
-  const std::vector<double> bias = head_.initial_bias();
-  Linear linear(init, "output_head", config_.dim, head_.outputs(), kInitStd,
-                config_.bias || !bias.empty());
-  if (!bias.empty()) write_values(bias, linear.bias.value());
-  return linear;
 }
 
 // The tokens that are predicted come first in the table.
@@ -61,11 +57,11 @@ Var Transformer::outputs(const Var& x) const {
 // E[token] + C[class] + P[position], in the dtype of activations.
 Var Transformer::embed(const Tensor& ids) const {
   const SequencePart* const part = sequence_part();
-  const int64_t end = (part == nullptr ? 0 : part->first()) + ids.size(1);
+  const int64_t first = part == nullptr ? 0 : part->first(), end = first + ids.size(1);
   require(end <= config_.length || part != nullptr,
           "{} positions do not fit the model's length of {}", end, config_.length);
   const ModuleScope scope("embedding");
-  const Var x = positions_.forward(classes_.forward(tokens_.forward(ids), ids));
+  const Var x = positions_.forward(classes_.forward(tokens_.forward(ids), ids), first);
   return config_.stored == DType::bf16 ? cast(x, DType::bf16) : x;
 }
 
@@ -128,9 +124,8 @@ std::vector<AttentionInputs> Transformer::attention_inputs(const ModelInputs& in
 void Transformer::prepare_for_sampling() {
   const NoGrad no_grad;
   if (config_.tie) output_ = tied_output();
-  PositionEmbedding positions;
-  positions.weight = positions_.table(config_.length);
-  positions_ = positions;
+  positions_.weight = positions_.table(config_.length);
+  positions_.axes.clear();
   std::vector<Linear*> linears;
   for (TransformerBlock& block : blocks_)
     for (Linear* linear : block.linears()) linears.push_back(linear);
@@ -161,12 +156,12 @@ DecodeState Transformer::start(int64_t batch) const {
 // E[id] + C[class] + P[position] of one position, [B,dim].
 Tensor Transformer::embed_position(const DecodeState& state, const Tensor& ids) const {
   const Tensor& position = state.device_position;
-  const PositionEmbedding& positions = state.weights->positions_;
-  if (!classes_.weight.defined()) return positions.step(tokens_, ids, position, config_.stored);
-  Tensor x = ops::embedding(tokens_.weight.value(), ids);
-  x = classes_.step(x, ids, position, state.classes);
-  if (positions.weight.defined())
-    x = ops::add(x, ops::embedding(positions.weight.value(), position));
+  const Tensor tokens = tokens_.weight.value(),
+               table = state.weights->positions_.weight.value_or_none();
+  if (table.defined() && !classes_.weight.defined())
+    return ops::embed_position(tokens, ids, table, position, config_.stored);
+  Tensor x = classes_.step(ops::embedding(tokens, ids), ids, position, state.classes);
+  if (table.defined()) x = ops::add(x, ops::embedding(table, position));
   return ops::cast(x, config_.stored);
 }
 

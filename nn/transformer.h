@@ -42,7 +42,6 @@ class Transformer final : public Model {
   int64_t matrix_weights() const override;
 
  private:
-  Linear make_output(ParameterInit& init) const;
   Linear tied_output() const;
   Var embed(const Tensor& ids) const;
   Var outputs(const Var& x) const;

@@ -108,7 +108,7 @@ TEST(Positions, TheGradientOfAGrid) {
       for (PositionEmbedding::Axis& axis : positions.axes) in_double(axis.embedding.weight);
       ASSERT_EQ(leaves.size(), channels == 1 ? 4u : 5u);
       const GradcheckResult result =
-          gradcheck_leaves([&] { return positions.forward(leaves[0]); }, leaves);
+          gradcheck_leaves([&] { return positions.forward(leaves[0], 0); }, leaves);
       EXPECT_LE(result.error, 1e-7) << channels << ", input " << result.worst_input;
     }
 }
