@@ -96,14 +96,13 @@ void set_constant_gates(AttentionInputs& in, const Attention& attention, const S
   const GateSpec& gate = attention.gate();
   if (gate.size == 0) return;
   const Shape shape{positions[0], positions[1], positions[2], gate.size};
-  std::vector<double> gates(static_cast<size_t>(shape.numel()), value);
-  if (!gate.values.empty()) {
-    in.gate_form = GateForm::logit;
-    for (int64_t i = 0; i < shape.numel(); ++i) {
-      const int64_t head = i / (shape[2] * shape[3]) % shape[1];
-      const auto at = static_cast<size_t>(head * gate.size + i % gate.size);
-      gates[static_cast<size_t>(i)] = gate.initial_bias.empty() ? 0 : gate.initial_bias[at];
-    }
+  if (!gate.values.empty()) in.gate_form = GateForm::logit;
+  std::vector<double> gates;
+  for (int64_t i = 0; i < shape.numel(); ++i) {
+    const int64_t head = i / (shape[2] * shape[3]) % shape[1];
+    const auto at = static_cast<size_t>(head * gate.size + i % gate.size);
+    const double bias = gate.initial_bias.empty() ? 0 : gate.initial_bias[at];
+    gates.push_back(gate.values.empty() ? value : bias);
   }
   in.gate = Var(Tensor::from(gates, shape, dtype), requires_grad);
 }

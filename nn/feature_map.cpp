@@ -43,16 +43,11 @@ RowMap elementwise(Pointwise f, KernelFeature in_kernel) {
   return map;
 }
 
-// phi(x) = x.
-RowMap identity() {
-  return {[](const Tensor& x) { return x; }, [](const Tensor&, const Tensor& dy) { return dy; }};
-}
-
-// phi(x) = exp(x) (Su 2020): x is its own log.
-RowMap exponential() {
-  RowMap map = identity();
-  map.kind = FeatureKind::logs;
-  return map;
+// phi(x) = x; as logs exp(x) (Su 2020): x is its own log.
+RowMap identity(FeatureKind kind) {
+  return {.forward = [](const Tensor& x) { return x; },
+          .backward = [](const Tensor&, const Tensor& dy) { return dy; },
+          .kind = kind};
 }
 
 // phi(x) = vec(x x^T): phi(q).phi(k) = (q.k)^2 (Tsai 2019; Katharopoulos 2020, section 3.2).
@@ -71,19 +66,15 @@ RowMap dpfp(int64_t nu) {
 
 }  // namespace
 
-std::vector<std::string> feature_map_names() {
-  return {"elu", "relu", "exp", "square", "dpfp", "silu", "identity"};
-}
-
 std::unique_ptr<FeatureMap> make_feature_map(const std::string& name, int64_t nu) {
   const auto make = [](RowMap map) { return std::make_unique<RowFeatures>(std::move(map)); };
   if (name == "elu") return make(elementwise(Pointwise::feature_elu, KernelFeature::elu));
   if (name == "relu") return make(elementwise(Pointwise::feature_relu, KernelFeature::relu));
-  if (name == "exp") return make(exponential());
+  if (name == "exp") return make(identity(FeatureKind::logs));
   if (name == "square") return make(square());
   if (name == "dpfp") return make(dpfp(nu));
   if (name == "silu") return make(elementwise(Pointwise::silu, KernelFeature::given));
-  if (name == "identity") return make(identity());
+  if (name == "identity") return make(identity(FeatureKind::values));
   fail(ErrorKind::usage, "there is no feature map '{}' for linear attention; choose one of {}",
        name, fmt::join(feature_map_names(), ", "));
 }

@@ -12,6 +12,8 @@ namespace linea {
 
 // One of feature_map_names(), dpfp with nu. Error: another name, with the names that exist.
 std::unique_ptr<FeatureMap> make_feature_map(const std::string& name, int64_t nu);
-std::vector<std::string> feature_map_names();
+inline std::vector<std::string> feature_map_names() {
+  return {"elu", "relu", "exp", "square", "dpfp", "silu", "identity"};
+}
 
 }  // namespace linea

@@ -63,7 +63,7 @@ Var RetrievalModel::forward(const ModelInputs& inputs, bool, Var* auxiliary) con
   in.q = select(qk, 0);
   in.k = select(qk, 1);
   in.v = select(split_heads(embedding(one_hot_, second_ids), 1, 1), 0);
-  if (gate_.weight.defined()) set_gates(in, gate_.forward(add(token, second)), *attentions_[0]);
+  if (gate_.size > 0) gate_.add_gates(in, add(token, second));
   const AttentionMask mask{config_.causal, inputs.valid};
   add_auxiliary_loss(*attentions_[0], in, mask, auxiliary);
   return output_.forward(merge_heads(attentions_[0]->forward(in, mask)));

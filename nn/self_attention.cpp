@@ -36,20 +36,26 @@ void add_parameters(ParameterInit& init, const std::string& prefix, const Attent
 GateLayer::GateLayer(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                      const Attention& attention) {
   const GateSpec& spec = attention.gate();
-  if (spec.size == 0) return;
+  size = spec.size;
+  if (size == 0) return;
   if (spec.rank > 0)
     down = Linear(init, prefix + "gate_down", config.dim, spec.rank, kInitStd, false);
   Linear& up = *this;
-  up = Linear(init, prefix + "gate", spec.rank > 0 ? spec.rank : config.dim,
-              config.heads * spec.size, kInitStd, true);
+  up = Linear(init, prefix + "gate", spec.rank > 0 ? spec.rank : config.dim, config.heads * size,
+              kInitStd, true);
   if (!spec.initial_bias.empty()) write_values(spec.initial_bias, bias.value());
 }
 
-Var GateLayer::forward(const Var& x, const LayerNorm* norm) const {
+void GateLayer::add_gates(AttentionInputs& in, const Var& x, const LayerNorm* norm) const {
+  if (size == 0) return;
   const auto first = [&](const Linear& layer) {
     return norm != nullptr ? norm_linear(x, *norm, layer) : layer.forward(x);
   };
-  return down.weight.defined() ? Linear::forward(first(down)) : first(*this);
+  const Var scores = down.weight.defined() ? Linear::forward(first(down)) : first(*this);
+  const int64_t B = x.size(0), N = x.size(1), H = scores.size(2) / size;
+  const Var logits = cast(scores, sum_dtype(x.dtype()));
+  in.gate = reshape(split_heads(logits, 1, H), {B, H, N, size});
+  in.gate_form = GateForm::logit;
 }
 
 void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, const AttentionMask& mask,
@@ -57,13 +63,6 @@ void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, const A
   if (auxiliary == nullptr) return;
   const Var term = attention.auxiliary_loss(in, mask);
   if (term.defined()) *auxiliary = auxiliary->defined() ? add(*auxiliary, term) : term;
-}
-
-void set_gates(AttentionInputs& in, const Var& scores, const Attention& attention) {
-  const GateSpec& gate = attention.gate();
-  const int64_t B = scores.size(0), N = scores.size(1), H = scores.size(2) / gate.size;
-  in.gate = reshape(split_heads(scores, 1, H), {B, H, N, gate.size});
-  in.gate_form = GateForm::logit;
 }
 
 std::string projections(const AttentionTraits& traits) {
@@ -98,7 +97,7 @@ AttentionInputs SelfAttention::project(const Var& x, int64_t first) const {
   AttentionInputs in;
   in.heads = heads;
   in.qkv = norm_linear(x, norm, qkv);
-  if (gate.weight.defined()) set_gates(in, cast(gate.forward(x, &norm), wide), *attention);
+  gate.add_gates(in, x, &norm);
   if (!attention->traits().bf16_inputs) in.qkv = cast(in.qkv, wide);
   const bool has_keys = attention->traits().reads_keys;
   if (turns && has_keys) in.qkv = rotated_qk(in.qkv, heads, first);

@@ -28,8 +28,9 @@ struct GateLayer : Linear {
   GateLayer(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
             const Attention& attention);
   Linear down;  // undefined: a full projection
-  // Logits [B,N,H size] of x [B,N,dim], or of norm(x).
-  Var forward(const Var& x, const LayerNorm* norm = nullptr) const;
+  int64_t size = 0;
+  // Gives the inputs of the attention the gates of x [B,N,dim], or of norm(x), as logits, where it has any.
+  void add_gates(AttentionInputs& in, const Var& x, const LayerNorm* norm = nullptr) const;
 };
 
 // A pass through the blocks of a model: which rows exist, and, where they are only some of the positions of
@@ -84,7 +85,5 @@ void add_parameters(ParameterInit& init, const std::string& prefix, const Attent
 // *auxiliary += what the attention adds to the loss; null: nowhere.
 void add_auxiliary_loss(Attention& attention, const AttentionInputs& in, const AttentionMask& mask,
                         Var* auxiliary);
-// The gates of `in` from scores [B,N,H gates], their logits.
-void set_gates(AttentionInputs& in, const Var& scores, const Attention& attention);
 
 }  // namespace linea
