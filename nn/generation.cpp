@@ -113,14 +113,6 @@ class Window {
   std::string refusal_;  // why the recorder could not capture
 };
 
-void check_guidance(const Model& model, double guidance) {
-  require(std::isfinite(guidance) && guidance >= 0,
-          "`guidance` is {}; it must be at least 0 (1: off)", guidance);
-  require(guidance == 1 || model.config().no_class >= 0,
-          "`guidance` {} needs a model that was trained with `class_dropout`; leave it out",
-          guidance);
-}
-
 // The host reads the tokens of positions 1, 2, 4, 8, ..., so that the first ones show early.
 bool is_power_of_two(int64_t n) { return (n & (n - 1)) == 0; }
 
@@ -149,7 +141,11 @@ TokenRows sample_tokens(const Model& model, const SamplingOptions& options, cons
             prompt[0].size(), row.size());
   const size_t length = static_cast<size_t>(model.config().length), begin = prompt[0].size();
   TokenRows rows = prompt;
-  check_guidance(model, options.guidance);
+  require(std::isfinite(options.guidance) && options.guidance >= 0,
+          "`guidance` is {}; it must be at least 0 (1: off)", options.guidance);
+  require(!options.is_guided() || model.config().no_class >= 0,
+          "`guidance` {} needs a model that was trained with `class_dropout`; leave it out",
+          options.guidance);
   if (model.config().skip_blank) return sample_skipping(model, options, prompt, count, on_tokens);
   Window window(model, options, static_cast<int64_t>(rows.size()));
   TokenRows taken;  // from the window, not yet appended to the rows

@@ -25,18 +25,14 @@ const std::vector<Mechanism>& optimizers() {
   return list;
 }
 
-const Mechanism& find_optimizer(const std::string& name) {
-  return find_named("optimizer", optimizers(), name);
-}
-
 bool trains_as_matrices(const OptimizerConfig& config, const Parameter& parameter) {
   return config.name == "muon" && parameter.matrices > 0;
 }
 
 Optimizer::Optimizer(const OptimizerConfig& config, const Parameters& parameters)
     : config_(config), parameters_(parameters) {
-  const Settings settings =
-      complete(find_optimizer(config.name).settings, config.settings, "optimizer " + config.name);
+  const Settings settings = complete(find_named("optimizer", optimizers(), config.name).settings,
+                                     config.settings, "optimizer " + config.name);
   beta1_ = settings.real("beta1");
   beta2_ = settings.real("beta2");
   weight_decay_ = settings.has("weight_decay") ? settings.real("weight_decay") : 0.0;

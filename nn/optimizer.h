@@ -24,8 +24,6 @@ bool trains_as_matrices(const OptimizerConfig& config, const Parameter& paramete
 
 // The optimizers and their settings.
 const std::vector<Mechanism>& optimizers();
-// Error: ErrorKind::usage naming the optimizers that exist.
-const Mechanism& find_optimizer(const std::string& name);
 
 // An update is skipped above these; 0: where the number is not finite.
 struct UpdateLimits {

@@ -28,12 +28,7 @@ void WeightAverage::update() {
   const double decay = static_cast<float>(std::min(decay_, (1 + n) / (10 + n)));
   for (size_t i = 0; i < of_.parameters().size(); ++i) {
     const Tensor &p = of_.parameters()[i].var.value(), &e = average_->parameters()[i].var.value();
-    const Tensor share = ops::scale(p, 1 - decay);
-    with_real(e.dtype(), "weight average", [&](auto zero) {
-      using T = decltype(zero);
-      kernels<T>(e.device()).scale(context(), e.data<T>(), decay, e.data<T>(), e.numel());
-    });
-    ops::accumulate(share, e);
+    ops::add_into(ops::scale(e, decay), ops::scale(p, 1 - decay), e);
   }
 }
 

@@ -260,8 +260,8 @@ void check_settings(const RunConfig& config) {
 void check_model_settings(const RunConfig& config, Work work) {
   check_general(config);
   for (const AttentionOptions& item : attention_options(config)) complete_settings(item);
-  complete(find_optimizer(config.optimizer).settings, config.optimizer_settings,
-           "optimizer " + config.optimizer);
+  complete(find_named("optimizer", optimizers(), config.optimizer).settings,
+           config.optimizer_settings, "optimizer " + config.optimizer);
   require(config.spike_guard == 0 || config.spike_guard > 1,
           "`spike_guard` is {}; it must be above 1, or 0 for none", config.spike_guard);
   parse_duration(config.max_time);
