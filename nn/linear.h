@@ -1,5 +1,4 @@
-// y = x W^T + b, W [out,in], b [out] or none. The fused ops of autograd/layers.cpp take the same
-// weights. Sampling may read W from panels.
+// The layers whose weights the fused ops of autograd/layers.cpp take: a norm, and the linear one after it.
 #pragma once
 
 #include <string>
@@ -10,6 +9,16 @@
 
 namespace linea {
 
+// y = weight (x - mean) / std + bias over the last axis (Ba 2016, "Layer normalization").
+struct LayerNorm : NormVars {
+  LayerNorm() = default;
+  LayerNorm(ParameterInit& init, const std::string& name, int64_t dim, bool with_bias) {
+    weight = init.constant(name + ".weight", {dim}, 1.0);
+    if (with_bias) bias = init.constant(name + ".bias", {dim}, 0.0);
+  }
+};
+
+// y = x W^T + b, W [out,in], b [out] or none. Sampling may read W from panels.
 struct Linear : LinearVars {
   Linear() = default;
   // W ~ N(0, stddev^2), b = 0. matrices: as in Parameter.

@@ -12,7 +12,6 @@
 
 #include "nn/attention.h"
 #include "nn/causal_convolution.h"
-#include "nn/layer_norm.h"
 #include "nn/linear.h"
 
 namespace linea {
