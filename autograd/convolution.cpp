@@ -1,5 +1,4 @@
-#include <algorithm>
-
+#include "autograd/key_slots.h"
 #include "autograd/ops.h"
 #include "autograd/sequence_part.h"
 #include "tensor/ops.h"
@@ -7,24 +6,21 @@
 namespace linea {
 namespace {
 
-// Positions [first, first + count) of x [B,N,C]; those outside are zeros.
+// Positions [first, first + count) of x [B,N,C].
 Tensor positions_of(const Tensor& x, int64_t first, int64_t count) {
   const int64_t B = x.size(0), N = x.size(1), C = x.size(2);
-  const Tensor result = Tensor::zeros({B, count, C}, x.dtype()), from = x.reshape({B * N, C}),
-               to = result.reshape({B * count, C});
-  const int64_t begin = std::max<int64_t>(first, 0), rows = std::min(first + count, N) - begin;
-  for (int64_t b = 0; b < B && rows > 0; ++b)
-    ops::copy_into(from.rows(b * N + begin, rows), to.rows(b * count + begin - first, rows));
-  return result;
+  return read_slots(x.reshape({B, 1, N, C}), first, count).reshape({B, count, C});
 }
 
 // x with `rows` [B,R,C] before or after it.
 Tensor extended(const Tensor& x, const Tensor& rows, bool before) {
   const int64_t N = x.size(1), R = rows.size(1);
   if (R == 0) return x;
-  const Tensor with_x = positions_of(x, before ? -R : 0, N + R);
-  for (int64_t b = 0; b < x.size(0); ++b)
+  const Tensor with_x({x.size(0), N + R, x.size(2)}, x.dtype());
+  for (int64_t b = 0; b < x.size(0); ++b) {
     ops::copy_into(rows.select(b), with_x.select(b).rows(before ? 0 : N, R));
+    ops::copy_into(x.select(b), with_x.select(b).rows(before ? R : 0, N));
+  }
   return with_x;
 }
 

@@ -112,10 +112,8 @@ Tensor decay_gradient(const Inputs& in, const Tensor& dy) {
                log_decay = in.gates.log_decay.value();
   const size_t N = size_of(q, 2), F = size_of(q, 3);
   const auto head_of = [](const Tensor& x, int64_t p) {
-    const std::vector<double> values =
-        x.reshape({x.size(0) * x.size(1), x.numel() / (x.size(0) * x.size(1))})
-            .select(p)
-            .to_doubles();
+    const int64_t heads = x.size(0) * x.size(1);
+    const auto values = x.reshape({heads, x.numel() / heads}).select(p).to_doubles();
     return Wides(values.begin(), values.end());
   };
   const auto exp_all = [](Wides logs) {

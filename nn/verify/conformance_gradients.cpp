@@ -13,18 +13,15 @@ std::vector<Worst> differences(const Subject& subject) {
     const Inputs x = draw(sizes, DType::f64, subject.stddev(), 1, 0.1);
     const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f64, 4, 2);
     const AttentionInputs in = inputs_for(*attention, x, true);
-    std::vector<Var> leaves = {in.v};
-    std::vector<std::string> names = {"dv"};
-    const auto probe = [&](const std::string& name, const Var& leaf) {
-      leaves.push_back(leaf);
-      names.push_back("d" + name);
-    };
+    Parameters probed = attention->parameters();
+    probed.push_back({"v", in.v});
     const AttentionTraits& traits = attention->traits();
-    if (traits.reads_queries) probe("q", in.q);
+    if (traits.reads_queries) probed.push_back({"q", in.q});
     if (traits.reads_keys && !traits.straight_through)
-      probe("k", in.k);  // else dk is not the gradient of k
-    if (in.gate.defined()) probe("gate", in.gate);
-    for (const Parameter& parameter : attention->parameters()) probe(parameter.name, parameter.var);
+      probed.push_back({"k", in.k});  // else dk is not the gradient of k
+    if (in.gate.defined()) probed.push_back({"gate", in.gate});
+    std::vector<Var> leaves;
+    for (const Parameter& leaf : probed) leaves.push_back(leaf.var);
     for (const auto& [mask, direction] : subject.masks()) {
       Decisions decisions;  // are held
       {
@@ -36,9 +33,9 @@ std::vector<Worst> differences(const Subject& subject) {
         return attention->forward(in, mask);
       };
       const GradcheckResult result = gradcheck_leaves(forward, leaves);
-      worst.take(result.error,
-                 fmt::format("{}, {} positions, {}", names[static_cast<size_t>(result.worst_input)],
-                             length, direction));
+      worst.take(result.error, fmt::format("d{}, {} positions, {}",
+                                           probed[static_cast<size_t>(result.worst_input)].name,
+                                           length, direction));
     }
   }
   return {worst};

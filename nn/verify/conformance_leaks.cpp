@@ -76,10 +76,7 @@ std::vector<Worst> padding(const Subject& subject) {
         const int64_t length = padded.keys[b];
         const std::string which = fmt::format("{}, {} of 97 keys", where, length);
         if (length == 0) {
-          const auto here = [b](int64_t other, int64_t) {
-            return other == static_cast<int64_t>(b);
-          };
-          cut_off.take(largest(all.y, here), which);
+          cut_off.take(largest(pick(all.y, {b}, {0, 1}, 97), anywhere), which);
           continue;
         }
         const auto alone = [&](const Tensor& t) { return pick(t, {b}, {0, 1}, length); };
