@@ -73,8 +73,8 @@ struct Recurrence {
     return gradient;
   }
 
-  // Saves every sqrt(N)-th state and computes those between again.
-  void run(std::vector<double>& out) const {
+  // The gradients of all decays [N]. Saves every sqrt(N)-th state and computes those between again.
+  void run(double* gradients) const {
     const auto block = static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(N))));
     std::vector<Wides> starts;
     Wides S(F * W), dS(F * W);
@@ -82,7 +82,6 @@ struct Recurrence {
       if (t % block == 0) starts.push_back(S);
       update(S, t);
     }
-    std::vector<double> gradients(N);
     for (size_t first = (starts.size() - 1) * block; !starts.empty(); first -= block) {
       std::vector<Wides> states = {starts.back()};  // before first, first + 1, ...
       for (size_t t = first; t < std::min(first + block, N); ++t) {
@@ -95,7 +94,6 @@ struct Recurrence {
       }
       starts.pop_back();
     }
-    out.insert(out.end(), gradients.begin(), gradients.end());
   }
 };
 
@@ -111,8 +109,8 @@ Tensor decay_gradient(const Inputs& in, const Tensor& dy) {
                v = corrects ? in.v.value() : join_columns({in.v, ones}).value(),
                log_decay = in.gates.log_decay.value();
   const size_t N = size_of(q, 2), F = size_of(q, 3);
-  const auto head_of = [](const Tensor& x, int64_t p) {
-    const int64_t heads = x.size(0) * x.size(1);
+  const int64_t heads = q.size(0) * q.size(1);
+  const auto head_of = [heads](const Tensor& x, int64_t p) {
     const auto values = x.reshape({heads, x.numel() / heads}).select(p).to_doubles();
     return Wides(values.begin(), values.end());
   };
@@ -120,8 +118,8 @@ Tensor decay_gradient(const Inputs& in, const Tensor& dy) {
     for (Wide& x : logs) x = std::exp(x);
     return logs;
   };
-  std::vector<double> result;
-  for (int64_t p = 0; p < q.size(0) * q.size(1); ++p) {
+  std::vector<double> result(static_cast<size_t>(heads) * N);
+  for (int64_t p = 0; p < heads; ++p) {
     const Wides weight = corrects ? head_of(in.gates.beta.value(), p)
                                   : exp_all(head_of(in.gates.log_weight.value(), p));
     Recurrence head{corrects,
@@ -138,7 +136,7 @@ Tensor decay_gradient(const Inputs& in, const Tensor& dy) {
       head.q = exp_of_logs(head.q, F);
       head.k = exp_of_logs(head.k, N * F);
     }
-    head.run(result);
+    head.run(result.data() + static_cast<size_t>(p) * N);
   }
   return Tensor::from(result, log_decay.shape(), log_decay.dtype());
 }
