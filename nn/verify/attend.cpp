@@ -90,9 +90,7 @@ Tensor identity_values(const Tensor& q) {
   return exp(Var(naive::log_mask(pairs, DType::f64, {false, {}}, diagonal))).value();
 }
 
-void each_step(
-    const Attention& attention, const Inputs& in,
-    const std::function<void(int64_t t, const Tensor& y, const AttentionState& state)>& visit) {
+void each_step(const Attention& attention, const Inputs& in, const VisitStep& visit) {
   const NoGrad no_grad;
   const std::unique_ptr<AttentionState> state = attention.start(in.q.size(0), in.v.dtype());
   for (int64_t n = 0; n < in.q.size(2); ++n) {

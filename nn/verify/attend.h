@@ -33,10 +33,10 @@ Tensor find_tensor(const Attention& attention, const std::string& name);
 std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions options);
 // The values [B,H,N,N] of queries [B,H,N,D] whose output is the matrix of weights: the identity.
 Tensor identity_values(const Tensor& q);
-// The recurrent form, one position after the other: visit(t, y [B,H,1,M], the state after t).
-void each_step(
-    const Attention& attention, const Inputs& in,
-    const std::function<void(int64_t t, const Tensor& y, const AttentionState& state)>& visit);
+// y [B,H,1,M] of a position, and the state after it.
+using VisitStep = std::function<void(int64_t t, const Tensor& y, const AttentionState& state)>;
+// The recurrent form, one position after the other.
+void each_step(const Attention& attention, const Inputs& in, const VisitStep& visit);
 // y; given dy, dq, dk, dv, the gradients of the parts of the gates as "d" with their names, and those of
 // parameters; and what was decided (not by the recurrent form). A part of one number a head and
 // position is [B,H,N].
