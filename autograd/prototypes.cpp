@@ -165,12 +165,11 @@ struct Prototypes {
     return result;
   }
 
-  // dp, dk and dv, given those of rest(). A column that is 0 in v, -1 in y and dl in dy makes the
-  // kernels' dy.v - dy.y a dy.v - dy.y + dl: the gradient dl of the log sum reaches p and k. With
-  // r = y - m t, t = listed_y, log m = l_t - l:
+  // A column that is 0 in v, -1 in y and dl in dy makes the kernels' dy.v - dy.y a dy.v - dy.y + dl:
+  // the gradient dl of the log sum reaches p and k. With r = y - m t, t = listed_y, log m = l_t - l:
   //   dt = -m dr,  dl_t = -dl = m (dm - dr.t)
   template <typename T>
-  Heads rest_gradients(const Tensor& drest) const {
+  Heads wide_gradients(const Tensor& drest) const {
     const int64_t M = y.size(3), W = M + 1;
     const Tensor wide_v = in_width(v, W), wide_y = in_width(y, W), wide_t = in_width(listed_y, W),
                  dy = drest.clone(), dt(drest.shape(), drest.dtype());
@@ -195,7 +194,14 @@ struct Prototypes {
     shape.adds = true;
     LINEA_LAUNCH(listed_attention_backward, p.dtype(), shape, given, ops::data(list),
                  HeadTensor(wide_t), ops::data(listed_l), HeadTensor(dt), all);
-    return {all.q, all.k, in_width(all.v.data, M)};
+    return all;
+  }
+
+  // dp, dk and dv, given those of rest(). The wide tensors are gone before dv is made.
+  template <typename T>
+  Heads rest_gradients(const Tensor& drest) const {
+    const Heads wide = wide_gradients<T>(drest);
+    return {wide.q, wide.k, in_width(wide.v.data, y.size(3))};
   }
 };
 

@@ -37,7 +37,7 @@ struct AttentionShape {
   ValidKeys valid;
   double scale;
 
-  // Of query i, where positions end with those of the keys.
+  // The position of query i: queries end where the keys do.
   LINEA_HOST_DEVICE int64_t position(int64_t i) const { return i + keys - queries; }
 };
 
