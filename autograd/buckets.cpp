@@ -84,7 +84,7 @@ Tensor largest_products(const Tensor& x, const Tensor& w, bool mirrored) {
                                   w.size(3),
                                   mirrored};
   const Tensor chosen({rows.batches, rows.heads, shape.rounds, shape.rows}, DType::i32);
-  LINEA_LAUNCH(largest_product, x.dtype(), shape, rows, ops::data(w), ops::data(chosen));
+  LINEA_LAUNCH(largest_product, x.dtype(), shape, rows, w, chosen);
   return chosen;
 }
 

@@ -151,8 +151,7 @@ Tensor solve(const Tensor& l, const Tensor& e, bool transpose) {
   const Tensor x(e.shape(), e.dtype());
   const int64_t N = e.size(-2), M = e.size(-1);
   if (e.numel() > 0)
-    LINEA_LAUNCH(solve_unit_lower, e.dtype(), ops::data(l), ops::data(e), ops::data(x), transpose,
-                 e.numel() / (N * M), N, M);
+    LINEA_LAUNCH(solve_unit_lower, e.dtype(), l, e, x, transpose, e.numel() / (N * M), N, M);
   return x;
 }
 

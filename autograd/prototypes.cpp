@@ -133,11 +133,11 @@ struct Prototypes {
     const SoftmaxShape shape = over_all(p, k, v.size(3), valid);
     y = Tensor(p.shape().with(-1, v.size(3)), p.dtype());
     l = Tensor({shape.batch_heads, shape.queries}, p.dtype());
-    LINEA_LAUNCH(softmax_attention, p.dtype(), shape, Heads{p, k, v}, HeadTensor(y), ops::data(l));
+    LINEA_LAUNCH(softmax_attention, p.dtype(), shape, Heads{p, k, v}, HeadTensor(y), l);
     listed_y = Tensor(y.shape(), p.dtype());
     listed_l = Tensor(l.shape(), p.dtype());
     LINEA_LAUNCH(listed_attention, p.dtype(), over_list(p, k, v.size(3), valid, list.size(3) - 1),
-                 Heads{p, k, v}, ops::data(list), HeadTensor(listed_y), ops::data(listed_l));
+                 Heads{p, k, v}, list, HeadTensor(listed_y), listed_l);
   }
 
   // log m_c
@@ -189,11 +189,11 @@ struct Prototypes {
     }
     const Heads given{p, k, wide_v}, all = given.new_gradients(p.dtype());
     LINEA_LAUNCH(softmax_attention_backward, p.dtype(), over_all(p, k, W, valid), given,
-                 HeadTensor(wide_y), ops::data(l), HeadTensor(dy), all);
+                 HeadTensor(wide_y), l, HeadTensor(dy), all);
     TopKeysShape shape = over_list(p, k, W, valid, list.size(3) - 1);
     shape.adds = true;
-    LINEA_LAUNCH(listed_attention_backward, p.dtype(), shape, given, ops::data(list),
-                 HeadTensor(wide_t), ops::data(listed_l), HeadTensor(dt), all);
+    LINEA_LAUNCH(listed_attention_backward, p.dtype(), shape, given, list, HeadTensor(wide_t),
+                 listed_l, HeadTensor(dt), all);
     return all;
   }
 
@@ -252,7 +252,7 @@ Tensor prototype_keys(const Tensor& p, const Tensor& k, const Tensor& valid, int
   TopKeysShape shape = over_list(p, k, 1, existing, count);
   shape.keys = N + shape.queries;  // positions of queries are none of keys
   const Tensor chosen(p.shape().with(-1, count + 1), DType::i32);
-  LINEA_LAUNCH(top_keys, p.dtype(), shape, HeadTensor(p), HeadTensor(k), ops::data(chosen));
+  LINEA_LAUNCH(top_keys, p.dtype(), shape, HeadTensor(p), HeadTensor(k), chosen);
   const Tensor result(p.shape().with(-1, count), DType::i32);  // without the last, which is -1
   for (int64_t row = 0; row < result.numel() / count; ++row)
     std::copy_n(chosen.data<int32_t>() + row * (count + 1), count,

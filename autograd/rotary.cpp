@@ -9,8 +9,7 @@ namespace linea {
 namespace {
 
 void rotate(const Tensor& table, const HeadTensor& x, const HeadTensor& y, bool back) {
-  LINEA_LAUNCH(rotate, x.data.dtype(), ops::data(table), x, y, x.batches * x.heads, x.length,
-               x.width, back);
+  LINEA_LAUNCH(rotate, x.data.dtype(), table, x, y, x.batches * x.heads, x.length, x.width, back);
 }
 
 Tensor turned_qk(const Tensor& table, const Tensor& qkv, int64_t heads, bool back) {

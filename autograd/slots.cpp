@@ -86,21 +86,19 @@ Var mix_rows(const Var& x, const Var& w) {
                  ops::common_dtype("mix_rows", {&x.value(), &w.value()}));
   const Tensor given = shape.groups(x.value()), made = shape.groups(y);
   for (int64_t b = 0; b < shape.count; ++b)
-    LINEA_LAUNCH(gemm, y.dtype(), shape.compress(), ops::data(w.value()),
-                 ops::data(given.select(b)), ops::data(made.select(b)));
+    LINEA_LAUNCH(gemm, y.dtype(), shape.compress(), w.value(), given.select(b), made.select(b));
   return Var::from_op(
       "mix_rows", y, {x, w},
       [shape, x = x.value(), w = w.value(), needs_w = w.requires_grad()](const Tensor& dy) {
         const Tensor dx(x.shape(), x.dtype()), from = shape.groups(dy), to = shape.groups(dx);
         for (int64_t b = 0; b < shape.count; ++b)
-          LINEA_LAUNCH(gemm, x.dtype(), shape.expand(), ops::data(w), ops::data(from.select(b)),
-                       ops::data(to.select(b)));
+          LINEA_LAUNCH(gemm, x.dtype(), shape.expand(), w, from.select(b), to.select(b));
         if (!needs_w) return Gradients{dx, Tensor()};
         const Tensor dw = Tensor::zeros(w.shape(), w.dtype());
         const int64_t each = shape.outer().batch, all = x.size(0) * x.size(1);
         for (int64_t bh = 0; bh < all; bh += each)
-          LINEA_LAUNCH(gemm, x.dtype(), shape.outer(), ops::data(flat_heads(x).rows(bh, each)),
-                       ops::data(flat_heads(dy).rows(bh, each)), ops::data(dw));
+          LINEA_LAUNCH(gemm, x.dtype(), shape.outer(), flat_heads(x).rows(bh, each),
+                       flat_heads(dy).rows(bh, each), dw);
         return Gradients{dx, dw};
       });
 }
@@ -109,13 +107,11 @@ Var mix_rows(const Var& x, const Var& w) {
 Var segment_means(const Var& x, int64_t segments, const Tensor& valid) {
   require_rows("segment_means", x, valid);
   const Tensor y(x.shape().with(2, segments), x.dtype());
-  LINEA_LAUNCH(segment_means, x.dtype(), slot_shape(x.shape(), segments, valid),
-               ops::data(x.value()), ops::data(y));
+  LINEA_LAUNCH(segment_means, x.dtype(), slot_shape(x.shape(), segments, valid), x.value(), y);
   return Var::from_op(
       "segment_means", y, {x}, [own = x.shape(), segments, valid](const Tensor& dy) {
         const Tensor dx(own, dy.dtype());
-        LINEA_LAUNCH(segment_means_backward, dy.dtype(), slot_shape(own, segments, valid),
-                     ops::data(dy), ops::data(dx));
+        LINEA_LAUNCH(segment_means_backward, dy.dtype(), slot_shape(own, segments, valid), dy, dx);
         return dx;
       });
 }
@@ -125,11 +121,10 @@ Var transpose_over_norm(const Var& a) {
   const int64_t m = a.size(-1), R = m == 0 ? 0 : a.value().numel() / (m * m);
   require(a.size(-2) == m, "transpose_over_norm: {} are no square matrices", a.shape());
   const Tensor z(a.shape(), a.dtype());
-  LINEA_LAUNCH(transpose_over_norm, a.dtype(), ops::data(a.value()), ops::data(z), R, m);
+  LINEA_LAUNCH(transpose_over_norm, a.dtype(), a.value(), z, R, m);
   return Var::from_op("transpose_over_norm", z, {a}, [a = a.value(), R, m](const Tensor& dz) {
     const Tensor da(a.shape(), a.dtype());
-    LINEA_LAUNCH(transpose_over_norm_backward, a.dtype(), ops::data(a), ops::data(dz),
-                 ops::data(da), R, m);
+    LINEA_LAUNCH(transpose_over_norm_backward, a.dtype(), a, dz, da, R, m);
     return da;
   });
 }
@@ -140,14 +135,14 @@ Var centered_convolution(const Var& x, const Var& w, const Tensor& valid) {
   const int64_t T = w.size(-1);
   ops::require_shape("centered_convolution", "w", w.value(), {x.size(1), T});
   const Tensor y(x.shape(), x.dtype());
-  LINEA_LAUNCH(centered_convolution, x.dtype(), slot_shape(x.shape(), T, valid),
-               ops::data(x.value()), ops::data(w.value()), ops::data(y));
+  LINEA_LAUNCH(centered_convolution, x.dtype(), slot_shape(x.shape(), T, valid), x.value(),
+               w.value(), y);
   return Var::from_op(
       "centered_convolution", y, {x, w},
       [x = x.value(), w = w.value(), T, valid](const Tensor& dy) {
         const Tensor dx(x.shape(), x.dtype()), dw({x.size(0), w.size(0), T}, x.dtype());
-        LINEA_LAUNCH(centered_convolution_backward, x.dtype(), slot_shape(x.shape(), T, valid),
-                     ops::data(x), ops::data(w), ops::data(dy), ops::data(dx), ops::data(dw));
+        LINEA_LAUNCH(centered_convolution_backward, x.dtype(), slot_shape(x.shape(), T, valid), x,
+                     w, dy, dx, dw);
         return Gradients{dx, ops::sum_rows(dw, w.shape())};
       });
 }

@@ -30,7 +30,7 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int6
   };
   saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
     LINEA_LAUNCH(softmax_attention, y.dtype(), shape_of(given, some), given,
-                 given.output_heads(some.of(y)), ops::data(some.of(log_sums, H)));
+                 given.output_heads(some.of(y)), some.of(log_sums, H));
   });
   const Tensor saved_y = ops::cast(y, saved_dtype(y.dtype()));
   return Var::from_op(
@@ -41,7 +41,7 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask, int6
           const Tensor result = ops::cast(some.of(saved_y), dy.dtype());
           const Heads grads = all.batch(some.first, some.count);
           LINEA_LAUNCH(softmax_attention_backward, dy.dtype(), shape_of(given, some), given,
-                       given.output_heads(result), ops::data(some.of(log_sums, H)),
+                       given.output_heads(result), some.of(log_sums, H),
                        given.output_heads(some.of(dy)), grads);
         });
         return input_gradients(all);
@@ -58,7 +58,7 @@ Tensor softmax_step(KeySlots& slots, const AttentionInputs& in, bool ring) {
   shape.keys = static_cast<int64_t>(slots.positions.size());
   const Tensor log_sums({shape.batch_heads}, sum_dtype(y.dtype()));
   LINEA_LAUNCH(softmax_attention, y.dtype(), shape, Heads{position.q, slots.keys, slots.values},
-               position.output_heads(y), ops::data(log_sums));
+               position.output_heads(y), log_sums);
   return y;
 }
 

@@ -15,12 +15,10 @@ Var pool_spans(const Var& x, int64_t size, int64_t stride, bool largest) {
                         .largest = largest};
   const Shape pooled{B, H, shape.count, D};
   const Tensor y(pooled, x.dtype()), rows = largest ? Tensor(pooled, DType::i32) : Tensor();
-  LINEA_LAUNCH(pool_spans, x.dtype(), shape, ops::data(x.value()), ops::data(y),
-               ops::data_or_null(rows));
+  LINEA_LAUNCH(pool_spans, x.dtype(), shape, x.value(), y, ops::data_or_null(rows));
   return Var::from_op("pool_spans", y, {x}, [shape, rows, before = x.shape()](const Tensor& dy) {
     const Tensor dx(before, dy.dtype());
-    LINEA_LAUNCH(pool_spans_backward, dy.dtype(), shape, ops::data(dy), ops::data_or_null(rows),
-                 ops::data(dx));
+    LINEA_LAUNCH(pool_spans_backward, dy.dtype(), shape, dy, ops::data_or_null(rows), dx);
     return dx;
   });
 }

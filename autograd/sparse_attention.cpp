@@ -126,7 +126,7 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
   saved.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
     const SparsePass pass(sets, some, given, some.of(mask.valid), scale, b);
     LINEA_LAUNCH(sparse_attention, y.dtype(), pass.shape, given, ops::data_or_null(b),
-                 given.output_heads(some.of(y)), ops::data(some.of(log_sums, H)));
+                 given.output_heads(some.of(y)), some.of(log_sums, H));
   });
   const Tensor saved_y = ops::cast(y, saved_dtype(y.dtype()));
   return Var::from_op(
@@ -140,9 +140,8 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
           const Heads grads = all.batch(some.first, some.count);
           const SparsePass pass(sets, some, given, some.of(valid), scale, b);
           LINEA_LAUNCH(sparse_attention_backward, dy.dtype(), pass.shape, given,
-                       ops::data_or_null(b), given.output_heads(result),
-                       ops::data(some.of(log_sums, H)), given.output_heads(some.of(dy)), grads,
-                       ops::data_or_null(some.of(db)));
+                       ops::data_or_null(b), given.output_heads(result), some.of(log_sums, H),
+                       given.output_heads(some.of(dy)), grads, ops::data_or_null(some.of(db)));
         });
         Gradients gradients = input_gradients(all);
         gradients.emplace_back(db.defined() ? ops::sum_rows(db, b.shape()) : db);
@@ -154,8 +153,7 @@ Var sparse_attention(const AttentionInputs& in, const AttentionMask& mask, const
 void read_sets(const Heads& in, const Tensor& valid, const KeyTilesOf& sets, const Tensor& y,
                const Tensor& log_sums) {
   const SparsePass pass(sets, {0, in.q.batches}, in, valid, 0, {});
-  LINEA_LAUNCH(sparse_attention, y.dtype(), pass.shape, in, nullptr, HeadTensor(y),
-               ops::data(log_sums));
+  LINEA_LAUNCH(sparse_attention, y.dtype(), pass.shape, in, nullptr, HeadTensor(y), log_sums);
 }
 
 void read_sets_backward(const Heads& in, const Tensor& valid, const KeyTilesOf& sets,
@@ -164,7 +162,7 @@ void read_sets_backward(const Heads& in, const Tensor& valid, const KeyTilesOf& 
   SparsePass pass(sets, {0, in.q.batches}, in, valid, 0, {});
   pass.shape.adds = true;
   LINEA_LAUNCH(sparse_attention_backward, dy.dtype(), pass.shape, in, nullptr, HeadTensor(y),
-               ops::data(log_sums), HeadTensor(dy), grads, nullptr);
+               log_sums, HeadTensor(dy), grads, nullptr);
 }
 
 Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTilesOf& sets,
@@ -175,7 +173,7 @@ Tensor sparse_step(const KeySlots& state, const AttentionInputs& in, const KeyTi
   pass.shape.keys = static_cast<int64_t>(state.positions.size());
   const Tensor log_sums({pass.shape.batch_heads}, sum_dtype(y.dtype()));
   LINEA_LAUNCH(sparse_attention, y.dtype(), pass.shape, Heads{position.q, state.keys, state.values},
-               ops::data_or_null(bias), position.output_heads(y), ops::data(log_sums));
+               ops::data_or_null(bias), position.output_heads(y), log_sums);
   return y;
 }
 

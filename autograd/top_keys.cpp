@@ -22,11 +22,10 @@ Listed listed_attention(const Heads& heads, const TopKeysShape& shape) {
   const Tensor y = heads.new_output(), log_sums({shape.batch_heads, shape.queries}, dtype),
                chosen = decide(of_chosen, shape.keys, [&] {
                  const Tensor result(of_chosen, DType::i32);
-                 LINEA_LAUNCH(top_keys, dtype, shape, heads.q, heads.k, ops::data(result));
+                 LINEA_LAUNCH(top_keys, dtype, shape, heads.q, heads.k, result);
                  return result;
                });
-  LINEA_LAUNCH(listed_attention, dtype, shape, heads, ops::data(chosen), HeadTensor(y),
-               ops::data(log_sums));
+  LINEA_LAUNCH(listed_attention, dtype, shape, heads, chosen, HeadTensor(y), log_sums);
   return {y, log_sums, chosen};
 }
 
@@ -42,8 +41,7 @@ Var top_keys_attention(const AttentionInputs& in, const AttentionMask& mask, int
       [=](const Tensor& dy) {
         const Heads grads = heads.new_gradients(dy.dtype());
         LINEA_LAUNCH(listed_attention_backward, dy.dtype(), shape_of(heads, mask, count), heads,
-                     ops::data(saved.chosen), HeadTensor(saved.y), ops::data(saved.log_sums),
-                     HeadTensor(dy), grads);
+                     saved.chosen, HeadTensor(saved.y), saved.log_sums, HeadTensor(dy), grads);
         return input_gradients(grads);
       },
       saved.y);

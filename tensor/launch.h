@@ -21,13 +21,25 @@ struct Elements {
     return optional ? x.data_or_null<std::remove_const_t<T>>() : x.data<std::remove_const_t<T>>();
   }
 };
-inline Elements data(const Tensor& x) { return {x}; }
 inline Elements data_or_null(const Tensor& x) { return {x, true}; }
 
-// Calls the kernel `op` of the context's device for the dtype. Error: another dtype, naming `op`.
-#define LINEA_LAUNCH(op, dtype, ...)                                         \
-  with_stored(dtype, #op, [&](auto element) {                                \
-    kernels<decltype(element)>(context().device).op(context(), __VA_ARGS__); \
+// What a kernel takes of an argument: the elements of a tensor, all else itself.
+inline Elements argument(const Tensor& x) { return {x}; }
+template <typename T>
+const T& argument(const T& x) {
+  return x;
+}
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Context&, Parameters...), const Arguments&... arguments) {
+  kernel(context(), argument(arguments)...);
+}
+
+// Calls the kernel `op` of the context's device for the dtype, with tensors in the places of their
+// elements, whose type is Element. Error: another dtype, naming `op`.
+#define LINEA_LAUNCH(op, dtype, ...)                                        \
+  with_stored(dtype, #op, [&](auto element) {                               \
+    using Element = decltype(element);                                      \
+    linea::ops::launch(kernels<Element>(context().device).op, __VA_ARGS__); \
   })
 
 // The product of the last two axes of a and b, of one matrix. Error: inner sizes that differ.

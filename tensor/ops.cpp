@@ -40,26 +40,26 @@ void require_shape(const char* op, const char* name, const Tensor& x, const Shap
 Tensor add(const Tensor& a, const Tensor& b) {
   const DType dtype = require_same("add", a, b);
   Tensor y(a.shape(), dtype);
-  LINEA_LAUNCH(add, dtype, data(a), data(b), data(y), a.numel());
+  LINEA_LAUNCH(add, dtype, a, b, y, a.numel());
   return y;
 }
 
 Tensor multiply(const Tensor& a, const Tensor& b) {
   const DType dtype = require_same("multiply", a, b);
   Tensor y(a.shape(), dtype);
-  LINEA_LAUNCH(multiply, dtype, data(a), data(b), data(y), a.numel());
+  LINEA_LAUNCH(multiply, dtype, a, b, y, a.numel());
   return y;
 }
 
 Tensor scale(const Tensor& x, double factor) {
   Tensor y(x.shape(), x.dtype());
-  LINEA_LAUNCH(scale, x.dtype(), data(x), factor, data(y), x.numel());
+  LINEA_LAUNCH(scale, x.dtype(), x, factor, y, x.numel());
   return y;
 }
 
 Tensor pointwise(Pointwise f, const Tensor& x) {
   Tensor y(x.shape(), x.dtype());
-  LINEA_LAUNCH(pointwise, x.dtype(), f, data(x), data(y), x.numel());
+  LINEA_LAUNCH(pointwise, x.dtype(), f, x, y, x.numel());
   return y;
 }
 
@@ -95,7 +95,7 @@ void cast_into(const std::vector<Tensor>& xs, const std::vector<Tensor>& ys) {
 Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy) {
   const DType dtype = require_same("pointwise_backward", x, dy);
   Tensor dx(x.shape(), dtype);
-  LINEA_LAUNCH(pointwise_backward, dtype, f, data(x), data(dy), data(dx), x.numel());
+  LINEA_LAUNCH(pointwise_backward, dtype, f, x, dy, dx, x.numel());
   return dx;
 }
 
@@ -109,14 +109,14 @@ Tensor add_rows(const Tensor& x, const Tensor& row) {
   require_suffix("add_rows", x.shape(), row.shape());
   const DType dtype = common_dtype("add_rows", {&x, &row});
   Tensor y(x.shape(), dtype);
-  LINEA_LAUNCH(add_rows, dtype, data(x), data(row), data(y), x.numel() / row.numel(), row.numel());
+  LINEA_LAUNCH(add_rows, dtype, x, row, y, x.numel() / row.numel(), row.numel());
   return y;
 }
 
 Tensor sum_rows(const Tensor& x, const Shape& row) {
   require_suffix("sum_rows", x.shape(), row);
   Tensor y(row, x.dtype());
-  LINEA_LAUNCH(sum_rows, x.dtype(), data(x), data(y), x.numel() / row.numel(), row.numel());
+  LINEA_LAUNCH(sum_rows, x.dtype(), x, y, x.numel() / row.numel(), row.numel());
   return y;
 }
 
@@ -134,7 +134,7 @@ Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result) 
     }
   if (!moves) return x.reshape(result);
   Tensor y(result, x.dtype());
-  LINEA_LAUNCH(permute, x.dtype(), shape, data(x), data(y));
+  LINEA_LAUNCH(permute, x.dtype(), shape, x, y);
   return y;
 }
 
@@ -169,7 +169,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose
   }
   if (b.shape().rank() > 2) shape.set_strides();  // otherwise b is one matrix
   Tensor y(a.shape().with(-2, a.shape()[transpose_a ? -1 : -2]).with(-1, shape.cols), dtype);
-  LINEA_LAUNCH(gemm, dtype, shape, data(a), data(b), data(y));
+  LINEA_LAUNCH(gemm, dtype, shape, a, b, y);
   return y;
 }
 
@@ -179,8 +179,8 @@ LayerNorm layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) 
   const DType dtype = common_dtype("layer_norm", {&x, &weight, bias.defined() ? &bias : &weight});
   LayerNorm result{Tensor(x.shape(), dtype), Tensor({num_rows(x)}, sum_dtype(dtype)),
                    Tensor({num_rows(x)}, sum_dtype(dtype))};
-  LINEA_LAUNCH(layer_norm, dtype, data(x), data(weight), data_or_null(bias), data(result.y),
-               data(result.mean), data(result.scale), num_rows(x), columns(x));
+  LINEA_LAUNCH(layer_norm, dtype, x, weight, data_or_null(bias), result.y, result.mean,
+               result.scale, num_rows(x), columns(x));
   return result;
 }
 
@@ -190,51 +190,47 @@ LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& weight, boo
   LayerNormGradient result{dx.defined() ? dx : Tensor(x.shape(), x.dtype()),
                            Tensor(weight.shape(), x.dtype()),
                            with_bias ? Tensor(weight.shape(), x.dtype()) : Tensor()};
-  LINEA_LAUNCH(layer_norm_backward, x.dtype(), data(x), data(weight), data(saved.mean),
-               data(saved.scale), data(dy), data(result.dx), data(result.dweight),
-               data_or_null(result.dbias), num_rows(x), columns(x));
+  LINEA_LAUNCH(layer_norm_backward, x.dtype(), x, weight, saved.mean, saved.scale, dy, result.dx,
+               result.dweight, data_or_null(result.dbias), num_rows(x), columns(x));
   return result;
 }
 
 Tensor softmax(const Tensor& x) {
   Tensor y(x.shape(), x.dtype());
-  LINEA_LAUNCH(softmax, x.dtype(), data(x), data(y), num_rows(x), columns(x));
+  LINEA_LAUNCH(softmax, x.dtype(), x, y, num_rows(x), columns(x));
   return y;
 }
 
 Tensor softmax_backward(const Tensor& y, const Tensor& dy) {
   require_same("softmax_backward", y, dy);
   Tensor dx(y.shape(), y.dtype());
-  LINEA_LAUNCH(softmax_backward, y.dtype(), data(y), data(dy), data(dx), num_rows(y), columns(y));
+  LINEA_LAUNCH(softmax_backward, y.dtype(), y, dy, dx, num_rows(y), columns(y));
   return dx;
 }
 
 std::pair<Tensor, Tensor> normalize(const Tensor& x) {
   Tensor y(x.shape(), x.dtype()), sums({num_rows(x)}, sum_dtype(x.dtype()));
-  LINEA_LAUNCH(normalize, x.dtype(), data(x), data(y), data(sums), num_rows(x), columns(x));
+  LINEA_LAUNCH(normalize, x.dtype(), x, y, sums, num_rows(x), columns(x));
   return {y, sums};
 }
 
 Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy) {
   require_same("normalize_backward", y, dy);
   Tensor dx(y.shape(), y.dtype());
-  LINEA_LAUNCH(normalize_backward, y.dtype(), data(y), data(sums), data(dy), data(dx), num_rows(y),
-               columns(y));
+  LINEA_LAUNCH(normalize_backward, y.dtype(), y, sums, dy, dx, num_rows(y), columns(y));
   return dx;
 }
 
 std::pair<Tensor, Tensor> unit_rows(const Tensor& x, double length) {
   Tensor y(x.shape(), x.dtype()), scales({num_rows(x)}, sum_dtype(x.dtype()));
-  LINEA_LAUNCH(unit_rows, x.dtype(), data(x), data(y), data(scales), num_rows(x), columns(x),
-               length);
+  LINEA_LAUNCH(unit_rows, x.dtype(), x, y, scales, num_rows(x), columns(x), length);
   return {y, scales};
 }
 
 Tensor unit_rows_backward(const Tensor& y, const Tensor& scales, const Tensor& dy, double length) {
   require_same("unit_rows_backward", y, dy);
   Tensor dx(y.shape(), y.dtype());
-  LINEA_LAUNCH(unit_rows_backward, y.dtype(), data(y), data(scales), data(dy), data(dx),
-               num_rows(y), columns(y), length);
+  LINEA_LAUNCH(unit_rows_backward, y.dtype(), y, scales, dy, dx, num_rows(y), columns(y), length);
   return dx;
 }
 
@@ -244,8 +240,8 @@ Tensor gated_norm(const Tensor& y, const Tensor& weight, const Tensor& g, int64_
           heads);
   if (weight.defined()) require_shape("gated_norm", "weight", weight, {columns(y)});
   Tensor z(y.shape(), y.dtype());
-  LINEA_LAUNCH(gated_norm, y.dtype(), data(y), data_or_null(weight), data(g), data(z), num_rows(y),
-               heads, columns(y));
+  LINEA_LAUNCH(gated_norm, y.dtype(), y, data_or_null(weight), g, z, num_rows(y), heads,
+               columns(y));
   return z;
 }
 
@@ -254,16 +250,15 @@ GatedNormGradient gated_norm_backward(const Tensor& y, const Tensor& weight, con
   require_same("gated_norm_backward", y, dz);
   const auto like = [](const Tensor& x) { return Tensor(x.shape(), x.dtype()); };
   GatedNormGradient result{like(y), weight.defined() ? like(weight) : Tensor(), like(g)};
-  LINEA_LAUNCH(gated_norm_backward, y.dtype(), data(y), data_or_null(weight), data(g), data(dz),
-               data(result.dy), data_or_null(result.dweight), data(result.dg), num_rows(y), heads,
-               columns(y));
+  LINEA_LAUNCH(gated_norm_backward, y.dtype(), y, data_or_null(weight), g, dz, result.dy,
+               data_or_null(result.dweight), result.dg, num_rows(y), heads, columns(y));
   return result;
 }
 
 void clear_padding(const Tensor& x, const Tensor& valid) {
   if (!valid.defined() || x.numel() == 0) return;
   const int64_t BH = x.size(0) * x.size(1), N = x.size(2);
-  LINEA_LAUNCH(clear_padding, x.dtype(), {valid.data<int32_t>(), x.size(1)}, data(x), BH, N,
+  LINEA_LAUNCH(clear_padding, x.dtype(), ValidKeys{valid.data<int32_t>(), x.size(1)}, x, BH, N,
                x.numel() / (BH * N), 0);
 }
 
@@ -272,8 +267,7 @@ Tensor reverse_cumsum(const Tensor& x, const Tensor& totals) {
   if (totals.defined())
     require(totals.numel() == num_rows(x), "reverse_cumsum: {} totals of {} rows", totals.numel(),
             num_rows(x));
-  LINEA_LAUNCH(reverse_cumsum, x.dtype(), data(x), data(y), num_rows(x), columns(x),
-               data_or_null(totals));
+  LINEA_LAUNCH(reverse_cumsum, x.dtype(), x, y, num_rows(x), columns(x), data_or_null(totals));
   return y;
 }
 
@@ -281,7 +275,7 @@ Tensor mask_causal(const Tensor& x, double value) {
   require(x.shape().rank() >= 2 && x.shape()[-1] == x.shape()[-2],
           "mask_causal: {} is not square in its last two axes", x.shape());
   Tensor y(x.shape(), x.dtype());
-  LINEA_LAUNCH(mask_causal, x.dtype(), data(x), data(y), num_rows(x), columns(x), value);
+  LINEA_LAUNCH(mask_causal, x.dtype(), x, y, num_rows(x), columns(x), value);
   return y;
 }
 

@@ -25,7 +25,7 @@ Tensor convolution(const Tensor& x, const Tensor& w, const ConvolutionShape& off
   const ConvolutionShape shape = sized("convolution", offsets, x, w);
   const DType dtype = common_dtype("convolution", {&x, &w});
   Tensor y(x.shape(), dtype);
-  LINEA_LAUNCH(convolution, dtype, shape, data(x), data(w), data(y));
+  LINEA_LAUNCH(convolution, dtype, shape, x, w, y);
   return y;
 }
 
@@ -34,7 +34,7 @@ std::pair<Tensor, Tensor> convolution_backward(const Tensor& x, const Tensor& w,
   const ConvolutionShape shape = sized("convolution_backward", offsets, x, w);
   const DType dtype = common_dtype("convolution_backward", {&x, &w, &dy});
   Tensor dx(x.shape(), dtype), dw(w.shape(), dtype);
-  LINEA_LAUNCH(convolution_backward, dtype, shape, data(x), data(w), data(dy), data(dx), data(dw));
+  LINEA_LAUNCH(convolution_backward, dtype, shape, x, w, dy, dx, dw);
   return {dx, dw};
 }
 
@@ -45,8 +45,7 @@ Tensor convolution_step(const Tensor& x, const Tensor& w, const ConvolutionShape
   require_shape("convolution_step", "positions", positions, {shape.B});
   const DType dtype = common_dtype("convolution_step", {&x, &w, &ring});
   Tensor y(x.shape(), dtype);
-  LINEA_LAUNCH(convolution_step, dtype, shape, data(x), data(w), data(positions), data(ring),
-               data(y));
+  LINEA_LAUNCH(convolution_step, dtype, shape, x, w, positions, ring, y);
   return y;
 }
 

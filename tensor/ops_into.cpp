@@ -9,7 +9,7 @@ namespace linea::ops {
 void add_into(const Tensor& a, const Tensor& b, const Tensor& y) {
   require_shape("add", "b", b, a.shape());
   require_shape("add", "y", y, a.shape());
-  LINEA_LAUNCH(add, common_dtype("add", {&a, &b, &y}), data(a), data(b), data(y), y.numel());
+  LINEA_LAUNCH(add, common_dtype("add", {&a, &b, &y}), a, b, y, y.numel());
 }
 
 void copy_into(const Tensor& x, const Tensor& y) {
@@ -20,7 +20,7 @@ void copy_into(const Tensor& x, const Tensor& y) {
 
 void pointwise_into(Pointwise f, const Tensor& x, const Tensor& y) {
   require_shape("pointwise", "y", y, x.shape());
-  LINEA_LAUNCH(pointwise, common_dtype("pointwise", {&x, &y}), f, data(x), data(y), x.numel());
+  LINEA_LAUNCH(pointwise, common_dtype("pointwise", {&x, &y}), f, x, y, x.numel());
 }
 
 // In a batch that is a part of a step tokens have their numbers in the step.
@@ -31,7 +31,7 @@ void dropout_into(const Tensor& x, float rate, uint32_t stream_id, int64_t first
   const StepRows& part = context().rows;
   const int64_t C = x.size(-1), rows = x.numel() / C, own = part.positions;
   if (own == 0) {
-    LINEA_LAUNCH(dropout, dtype, data(x), data(y), x.numel(), rate, stream_id,
+    LINEA_LAUNCH(dropout, dtype, x, y, x.numel(), rate, stream_id,
                  first + part.first * part.length * C);
     return;
   }
@@ -39,8 +39,8 @@ void dropout_into(const Tensor& x, float rate, uint32_t stream_id, int64_t first
   for (int64_t row = 0; row < rows;) {  // the positions of one sequence
     const int64_t token = first / C + row, sequence = part.first + token / own,
                   count = std::min(own - token % own, rows - row);
-    LINEA_LAUNCH(dropout, dtype, data(from.rows(row, count)), data(to.rows(row, count)), count * C,
-                 rate, stream_id, (sequence * part.length + part.first_position + token % own) * C);
+    LINEA_LAUNCH(dropout, dtype, from.rows(row, count), to.rows(row, count), count * C, rate,
+                 stream_id, (sequence * part.length + part.first_position + token % own) * C);
     row += count;
   }
 }
@@ -53,7 +53,7 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
   require(a.shape().rank() == 2 && b.shape().rank() == 2, "matmul: {} and {} are not two matrices",
           a.shape(), b.shape());
   require_shape("matmul", "y", y, {shape.rows, shape.cols});
-  LINEA_LAUNCH(gemm, common_dtype("matmul", {&a, &b, &y}), shape, data(a), data(b), data(y));
+  LINEA_LAUNCH(gemm, common_dtype("matmul", {&a, &b, &y}), shape, a, b, y);
 }
 
 void linear_into(const Tensor& x, const Norm& norm, const Linear& linear, bool gelu,
@@ -69,10 +69,10 @@ void linear_into(const Tensor& x, const Norm& norm, const Linear& linear, bool g
   if (gelu_input.defined()) require_shape("linear", "gelu_input", gelu_input, y.shape());
   const bool rounds = gelu_input.defined() && gelu_input.dtype() != y.dtype();
   const Tensor none, &same = rounds ? none : gelu_input, &rounded = rounds ? gelu_input : none;
-  LINEA_LAUNCH(linear, common_dtype("linear", {&x, &weight, &y}), shape, data(x),
-               {data_or_null(norm.weight), data_or_null(norm.bias)}, data(weight),
-               data_or_null(bias), data_or_null(residual), data(y),
-               {data_or_null(same), data_or_null(rounded)});
+  LINEA_LAUNCH(linear, common_dtype("linear", {&x, &weight, &y}), shape, x,
+               NormWeights<Element>{data_or_null(norm.weight), data_or_null(norm.bias)}, weight,
+               data_or_null(bias), data_or_null(residual), y,
+               GeluInput<Element>{data_or_null(same), data_or_null(rounded)});
 }
 
 Shape panels_shape(const Tensor& weight) {
@@ -84,10 +84,10 @@ void pack_panels_into(const Tensor& weight, const Tensor& panels) {
   require_shape("pack_panels", "panels", panels, panels_shape(weight));
   const int64_t out = weight.size(0), in = weight.size(1);
   if (panels.dtype() == DType::bf16) {
-    LINEA_LAUNCH(pack_bf16_panels, weight.dtype(), data(weight), data(panels), out, in);
+    LINEA_LAUNCH(pack_bf16_panels, weight.dtype(), weight, panels, out, in);
   } else {
-    LINEA_LAUNCH(pack_panels, common_dtype("pack_panels", {&weight, &panels}), data(weight),
-                 data(panels), out, in);
+    LINEA_LAUNCH(pack_panels, common_dtype("pack_panels", {&weight, &panels}), weight, panels, out,
+                 in);
   }
 }
 
@@ -98,19 +98,17 @@ void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias
   if (bias.defined()) require_shape("panel_matmul", "bias", bias, {out});
   const DType dtype = common_dtype("panel_matmul", {&x, &y});
   if (panels.dtype() == DType::bf16) {
-    LINEA_LAUNCH(bf16_panel_gemm, dtype, data(x), data(panels), data_or_null(bias), data(y), R, out,
-                 in);
+    LINEA_LAUNCH(bf16_panel_gemm, dtype, x, panels, data_or_null(bias), y, R, out, in);
   } else {
-    LINEA_LAUNCH(panel_gemm, common_dtype("panel_matmul", {&x, &panels}), data(x), data(panels),
-                 data_or_null(bias), data(y), R, out, in);
+    LINEA_LAUNCH(panel_gemm, common_dtype("panel_matmul", {&x, &panels}), x, panels,
+                 data_or_null(bias), y, R, out, in);
   }
 }
 
 void gelu_recompute(const Tensor& u, const Tensor& h, const Tensor& dh) {
   require_shape("gelu_recompute", "h", h, u.shape());
   require_shape("gelu_recompute", "dh", dh, u.shape());
-  LINEA_LAUNCH(gelu_recompute, common_dtype("gelu_recompute", {&u, &h, &dh}), data(u), data(h),
-               data(dh), u.numel());
+  LINEA_LAUNCH(gelu_recompute, common_dtype("gelu_recompute", {&u, &h, &dh}), u, h, dh, u.numel());
 }
 
 }  // namespace linea::ops

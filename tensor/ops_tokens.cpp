@@ -18,8 +18,7 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
   std::vector<int64_t> sizes = ids.shape().sizes();
   sizes.push_back(columns(table));
   Tensor y(Shape(sizes), table.dtype());
-  LINEA_LAUNCH(embedding, table.dtype(), data(table), data(ids), data(y), ids.numel(),
-               columns(table));
+  LINEA_LAUNCH(embedding, table.dtype(), table, ids, y, ids.numel(), columns(table));
   return y;
 }
 
@@ -31,23 +30,23 @@ Tensor embed_position(const Tensor& table, const Tensor& ids, const Tensor& posi
           "embed_position: tokens {}, positions {}, ids {} and position ids {} do not match",
           table.shape(), position_table.shape(), ids.shape(), positions.shape());
   Tensor y({ids.numel(), columns(table)}, dtype);
-  LINEA_LAUNCH(embed_position, dtype, data(table), data(ids), data(position_table), data(positions),
-               data(y), ids.numel(), columns(table));
+  LINEA_LAUNCH(embed_position, dtype, table, ids, position_table, positions, y, ids.numel(),
+               columns(table));
   return y;
 }
 
 Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t vocab_size) {
   require_ids("embedding_backward", ids, 0, vocab_size);
   Tensor dtable({vocab_size, columns(dy)}, dy.dtype());
-  LINEA_LAUNCH(embedding_backward, dy.dtype(), data(ids), data(dy), data(dtable), ids.numel(),
-               vocab_size, columns(dy));
+  LINEA_LAUNCH(embedding_backward, dy.dtype(), ids, dy, dtable, ids.numel(), vocab_size,
+               columns(dy));
   return dtable;
 }
 
 Tensor class_index(const Tensor& ids, int64_t first, int64_t classes) {
   Tensor index(ids.shape(), DType::i32);
-  LINEA_LAUNCH(class_index, DType::f32, data(ids), nullptr, data(index), ids.size(0), ids.size(1),
-               first, classes);
+  LINEA_LAUNCH(class_index, DType::f32, ids, nullptr, index, ids.size(0), ids.size(1), first,
+               classes);
   return index;
 }
 
@@ -55,8 +54,7 @@ void update_class_index(const Tensor& ids, const Tensor& positions, int64_t firs
                         const Tensor& index) {
   require_shape("update_class_index", "positions", positions, ids.shape());
   require_shape("update_class_index", "index", index, ids.shape());
-  LINEA_LAUNCH(class_index, DType::f32, data(ids), data(positions), data(index), ids.numel(), 1,
-               first, classes);
+  LINEA_LAUNCH(class_index, DType::f32, ids, positions, index, ids.numel(), 1, first, classes);
 }
 
 void require_mixtures(const char* op, const Tensor& mixtures, int64_t levels) {
@@ -81,52 +79,49 @@ ScoredLoss new_loss(const char* op, const Tensor& outputs, const Tensor& targets
 ScoredLoss cross_entropy(const Tensor& logits, const Tensor& targets) {
   ScoredLoss result = new_loss("cross_entropy", logits, targets, columns(logits));
   result.log_sums = Tensor(result.losses.shape(), result.losses.dtype());
-  LINEA_LAUNCH(cross_entropy, logits.dtype(), data(logits), data(targets), data(result.losses),
-               data(result.log_sums), num_rows(logits), columns(logits));
-  LINEA_LAUNCH(mean_scored, logits.dtype(), data(result.losses), data(targets), data(result.mean),
-               data(result.scored), num_rows(logits));
+  LINEA_LAUNCH(cross_entropy, logits.dtype(), logits, targets, result.losses, result.log_sums,
+               num_rows(logits), columns(logits));
+  LINEA_LAUNCH(mean_scored, logits.dtype(), result.losses, targets, result.mean, result.scored,
+               num_rows(logits));
   return result;
 }
 
 Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const ScoredLoss& saved,
                               const Tensor& dmean) {
   Tensor dlogits(logits.shape(), logits.dtype());
-  LINEA_LAUNCH(cross_entropy_backward, logits.dtype(), data(logits), data(targets),
-               data(saved.log_sums), data(saved.scored), data(dmean), data(dlogits),
-               num_rows(logits), columns(logits));
+  LINEA_LAUNCH(cross_entropy_backward, logits.dtype(), logits, targets, saved.log_sums,
+               saved.scored, dmean, dlogits, num_rows(logits), columns(logits));
   return dlogits;
 }
 
 ScoredLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int64_t levels) {
   require_mixtures("logistics_loss", mixtures, levels);
   const ScoredLoss result = new_loss("logistics_loss", mixtures, targets, levels);
-  LINEA_LAUNCH(logistics_loss, mixtures.dtype(), data(mixtures), data(targets), data(result.losses),
+  LINEA_LAUNCH(logistics_loss, mixtures.dtype(), mixtures, targets, result.losses,
                num_rows(mixtures), levels);
-  LINEA_LAUNCH(mean_scored, mixtures.dtype(), data(result.losses), data(targets), data(result.mean),
-               data(result.scored), num_rows(mixtures));
+  LINEA_LAUNCH(mean_scored, mixtures.dtype(), result.losses, targets, result.mean, result.scored,
+               num_rows(mixtures));
   return result;
 }
 
 Tensor logistics_loss_backward(const Tensor& mixtures, const Tensor& targets, int64_t levels,
                                const ScoredLoss& saved, const Tensor& dmean) {
   Tensor dmixtures(mixtures.shape(), mixtures.dtype());
-  LINEA_LAUNCH(logistics_loss_backward, mixtures.dtype(), data(mixtures), data(targets),
-               data(saved.losses), data(saved.scored), data(dmean), data(dmixtures),
-               num_rows(mixtures), levels);
+  LINEA_LAUNCH(logistics_loss_backward, mixtures.dtype(), mixtures, targets, saved.losses,
+               saved.scored, dmean, dmixtures, num_rows(mixtures), levels);
   return dmixtures;
 }
 
 Tensor logistics_scores(const Tensor& mixtures, int64_t levels) {
   require_mixtures("logistics_scores", mixtures, levels);
   Tensor scores(mixtures.shape().with(-1, levels), mixtures.dtype());
-  LINEA_LAUNCH(logistics_scores, mixtures.dtype(), data(mixtures), data(scores), num_rows(mixtures),
-               levels);
+  LINEA_LAUNCH(logistics_scores, mixtures.dtype(), mixtures, scores, num_rows(mixtures), levels);
   return scores;
 }
 
 Tensor argmax(const Tensor& x) {
   Tensor index({num_rows(x)}, DType::i32);
-  LINEA_LAUNCH(argmax, x.dtype(), data(x), data(index), num_rows(x), columns(x));
+  LINEA_LAUNCH(argmax, x.dtype(), x, index, num_rows(x), columns(x));
   return index;
 }
 
@@ -156,13 +151,13 @@ void sample(OutputKind kind, const Tensor& outputs, int64_t V, const SamplingPar
   require(!to.token_buffer.defined() || columns(to.token_buffer) == rows,
           "sample: outputs {} and a token_buffer {} do not match", outputs.shape(),
           to.token_buffer.shape());
-  const SampledTokens sampled{data(to.tokens),
+  const SampledTokens sampled{to.tokens.data<int32_t>(),
                               data_or_null(to.positions),
                               data_or_null(to.count),
                               data_or_null(to.token_buffer),
                               rows,
                               to.token_buffer.defined() ? to.token_buffer.size(0) : 0};
-  LINEA_LAUNCH(sample, outputs.dtype(), kind, data(outputs), V, params, stream, sampled);
+  LINEA_LAUNCH(sample, outputs.dtype(), kind, outputs, V, params, stream, sampled);
 }
 
 }  // namespace linea::ops

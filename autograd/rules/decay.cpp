@@ -86,15 +86,14 @@ Var log_decays(const Var& u, const Var& log_rate, double rate, bool negated) {
   const DecayShape shape{rows, H, rows == 0 ? 0 : u.value().numel() / rows, rate, negated};
   if (log_rate.defined()) ops::require_shape("log_decays", "log_rate", log_rate.value(), {H});
   const Tensor y(u.shape(), u.dtype());
-  LINEA_LAUNCH(log_decays, u.dtype(), shape, ops::data(u.value()),
-               ops::data_or_null(log_rate.value_or_none()), ops::data(y));
+  LINEA_LAUNCH(log_decays, u.dtype(), shape, u.value(), ops::data_or_null(log_rate.value_or_none()),
+               y);
   return Var::from_op(
       "log_decays", y, {u, log_rate},
       [shape, u = u.value(), log_rate = log_rate.value_or_none()](const Tensor& dy) -> Gradients {
         const Tensor du(u.shape(), u.dtype()),
             drate = log_rate.defined() ? Tensor(log_rate.shape(), u.dtype()) : Tensor();
-        LINEA_LAUNCH(log_decays_backward, u.dtype(), shape, ops::data(u),
-                     ops::data_or_null(log_rate), ops::data(dy), ops::data(du),
+        LINEA_LAUNCH(log_decays_backward, u.dtype(), shape, u, ops::data_or_null(log_rate), dy, du,
                      ops::data_or_null(drate));
         return {du, drate};
       });

@@ -31,8 +31,7 @@ class MixtureFeatures final : public FeatureMap {
     const Tensor& codes = codebook_.value();
     const Tensor u = ops::head_matmul(x, codes, heads.first, true);
     if (side == Side::query) return {u, {}, {}};
-    LINEA_LAUNCH(mixture_logs, x.dtype(), head_shape(x, heads), ops::data(codes),
-                 ops::data(width()), ops::data(u));
+    LINEA_LAUNCH(mixture_logs, x.dtype(), head_shape(x, heads), codes, width(), u);
     return {u, {}, {}};
   }
 
@@ -45,8 +44,8 @@ class MixtureFeatures final : public FeatureMap {
     const Tensor du = key ? gradient.rows.clone() : gradient.rows;
     if (key) {
       const Tensor dt = Tensor::zeros({x.size(0)}, x.dtype());
-      LINEA_LAUNCH(mixture_logs_backward, x.dtype(), head_shape(x, heads), ops::data(width()),
-                   ops::data(features.rows), ops::data(du), ops::data(dt));
+      LINEA_LAUNCH(mixture_logs_backward, x.dtype(), head_shape(x, heads), width(), features.rows,
+                   du, dt);
       if (gradients[1].defined()) {  // t = temperature sigma^2
         const Tensor grad = ops::scale(ops::multiply(temperature_, sigma_.value()), 2);
         ops::accumulate(ops::multiply(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), grad),
@@ -54,9 +53,8 @@ class MixtureFeatures final : public FeatureMap {
       }
     }
     if (gradients[0].defined())
-      LINEA_LAUNCH(
-          add_to_heads, x.dtype(), head_shape(x, heads), ops::data(ops::matmul(du, x, true, false)),
-          ops::data_or_null(key ? du : Tensor()), ops::data(codes), ops::data(gradients[0]));
+      LINEA_LAUNCH(add_to_heads, x.dtype(), head_shape(x, heads), ops::matmul(du, x, true, false),
+                   ops::data_or_null(key ? du : Tensor()), codes, gradients[0]);
     return ops::head_matmul(du, codes, heads.first, false);
   }
 
