@@ -16,7 +16,6 @@
 #include "tensor/context.h"
 #include "tensor/kernel_shapes.h"
 #include "tensor/slot_kernels.h"
-#include "tensor/sparse_kernels.h"
 
 namespace linea {
 
@@ -307,6 +306,26 @@ struct SoftmaxAttentionKernels {
   void (*softmax_attention_backward)(Context&, const SoftmaxShape&, const AttentionRows<const T>&,
                                      const HeadRows<const T>& y, const A* log_sums,
                                      const HeadRows<const T>& dy, const AttentionRows<T>& grads);
+};
+
+// Softmax attention over sets of keys, in tiles.
+template <typename T>
+struct SparseAttentionKernels {
+  using A = Accumulator<T>;
+  void (*sparse_attention)(Context&, const SparseShape&, const AttentionRows<const T>&,
+                           const T* bias, const HeadRows<T>& y, A* log_sums);
+  // dbias [BH,bias_length], null where there is no bias
+  void (*sparse_attention_backward)(Context&, const SparseShape&, const AttentionRows<const T>&,
+                                    const T* bias, const HeadRows<const T>& y, const A* log_sums,
+                                    const HeadRows<const T>& dy, const AttentionRows<T>& grads,
+                                    T* dbias);
+};
+
+// y [BH,count,width] of the spans of x; `rows` [BH,count,width]: those of the largest numbers, else null.
+template <typename T>
+struct SpanKernels {
+  void (*pool_spans)(Context&, const SpanShape&, const T* x, T* y, int32_t* rows);
+  void (*pool_spans_backward)(Context&, const SpanShape&, const T* dy, const int32_t* rows, T* dx);
 };
 
 // Decisions (autograd/decisions.h), and softmax attention over the `chosen` keys of largest q.k
