@@ -44,10 +44,5 @@ void launch(void (*kernel)(Context&, Parameters...), const Arguments&... argumen
 
 // The product of the last two axes of a and b, of one matrix. Error: inner sizes that differ.
 GemmShape product_shape(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b);
-// Error: ids that are not i32 in min .. vocab_size - 1; their values are checked where that does
-// not wait for a device.
-void require_ids(const char* op, const Tensor& ids, int64_t min, int64_t vocab_size);
-// Error: x is not rows of mixtures of kLogistics distributions.
-void require_mixtures(const char* op, const Tensor& x, int64_t levels);
 
 }  // namespace linea::ops

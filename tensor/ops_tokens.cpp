@@ -3,7 +3,10 @@
 #include "tensor/ops.h"
 
 namespace linea::ops {
+namespace {
 
+// Error: ids that are not i32 in min .. vocab_size - 1; their values are checked where that does
+// not wait for a device.
 void require_ids(const char* op, const Tensor& ids, int64_t min, int64_t vocab_size) {
   require(ids.dtype() == DType::i32, "{}: tokens are i32, not {}", op, name_of(ids.dtype()));
   if (ids.device().kind != DeviceKind::cpu) return;
@@ -12,6 +15,24 @@ void require_ids(const char* op, const Tensor& ids, int64_t min, int64_t vocab_s
     require(id[i] >= min && id[i] < vocab_size, "{}: the token {} at index {} is not one of 0..{}",
             op, id[i], i, vocab_size - 1);
 }
+
+// Error: not rows of mixtures of kLogistics distributions.
+void require_mixtures(const char* op, const Tensor& mixtures, int64_t levels) {
+  require(columns(mixtures) == 3 * kLogistics && levels >= 2,
+          "{}: {} is no mixture of {} logistics on {} levels", op, mixtures.shape(), kLogistics,
+          levels);
+}
+
+// The tensors of a loss. Errors: targets above V - 1, or not one for each row of outputs.
+ScoredLoss new_loss(const char* op, const Tensor& outputs, const Tensor& targets, int64_t V) {
+  require_ids(op, targets, INT32_MIN, V);
+  require(targets.numel() == num_rows(outputs), "{}: outputs {} and targets {}", op,
+          outputs.shape(), targets.shape());
+  const DType sums = sum_dtype(outputs.dtype());
+  return {Tensor({1}, sums), Tensor({num_rows(outputs)}, sums), Tensor({1}, sums)};
+}
+
+}  // namespace
 
 Tensor embedding(const Tensor& table, const Tensor& ids) {
   require_ids("embedding", ids, 0, table.size(0));
@@ -56,25 +77,6 @@ void update_class_index(const Tensor& ids, const Tensor& positions, int64_t firs
   require_shape("update_class_index", "index", index, ids.shape());
   LINEA_LAUNCH(class_index, DType::f32, ids, positions, index, ids.numel(), 1, first, classes);
 }
-
-void require_mixtures(const char* op, const Tensor& mixtures, int64_t levels) {
-  require(columns(mixtures) == 3 * kLogistics && levels >= 2,
-          "{}: {} is no mixture of {} logistics on {} levels", op, mixtures.shape(), kLogistics,
-          levels);
-}
-
-namespace {
-
-// The tensors of a loss. Errors: targets above V - 1, or not one for each row of outputs.
-ScoredLoss new_loss(const char* op, const Tensor& outputs, const Tensor& targets, int64_t V) {
-  require_ids(op, targets, INT32_MIN, V);
-  require(targets.numel() == num_rows(outputs), "{}: outputs {} and targets {}", op,
-          outputs.shape(), targets.shape());
-  const DType sums = sum_dtype(outputs.dtype());
-  return {Tensor({1}, sums), Tensor({num_rows(outputs)}, sums), Tensor({1}, sums)};
-}
-
-}  // namespace
 
 ScoredLoss cross_entropy(const Tensor& logits, const Tensor& targets) {
   ScoredLoss result = new_loss("cross_entropy", logits, targets, columns(logits));
