@@ -25,13 +25,8 @@ constexpr int64_t kTile = 2 * kPairs;  // rows and columns of the sums in four t
 // Sums from a buffer to C.
 void put(const float* sums, const PackedProduct& of) {
   for (int64_t i = 0; i < of.rows && i < kTile; ++i)
-    for (int64_t j = 0; j < of.cols && j < kTile; j += kPairs) {
-      const __mmask16 lanes = first_lanes(of.cols - j);
-      float* const to = of.c + i * of.ldc + j;
-      __m512 sum = _mm512_load_ps(sums + i * kTile + j);
-      if (of.add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, to), sum);
-      _mm512_mask_storeu_ps(to, lanes, sum);
-    }
+    for (int64_t j = 0; j < of.cols && j < kTile; j += kPairs)
+      store(of.c + i * of.ldc + j, of.cols - j, _mm512_load_ps(sums + i * kTile + j), of.add);
 }
 
 // The first 32 x 32 sums. Tiles 0 to 3: C by rows; 4 and 5: A; 6 and 7: B.

@@ -44,14 +44,10 @@ void band(const PackedProduct& of, int64_t col) {
 #pragma GCC unroll 2
     for (int j = 0; j < kVectors; ++j) {
       float* const to = c + i * of.ldc + kPairs * j;
-      if (whole) {
+      if (whole)
         _mm512_storeu_ps(to, of.add ? _mm512_add_ps(_mm512_loadu_ps(to), s[i][j]) : s[i][j]);
-        continue;
-      }
-      const __mmask16 lanes = first_lanes(of.cols - col - kPairs * j);
-      const __m512 sum =
-          of.add ? _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, to), s[i][j]) : s[i][j];
-      _mm512_mask_storeu_ps(to, lanes, sum);
+      else
+        store(to, of.cols - col - kPairs * j, s[i][j], of.add);
     }
   }
 }
@@ -104,14 +100,9 @@ void multiply_row(const float* x, const uint32_t* b, int64_t blocks, int64_t col
           _mm512_dpbf16_ps(sums[1], xp, as_pairs(_mm512_load_si512(b + next_group + p * kPairs)));
     }
   }
-  for (int j = 0; j < 2; ++j) {
-    const __mmask16 lanes = first_lanes(cols - kPairs * j);
-    const __m512 sum =
-        _mm512_add_ps(_mm512_add_ps(s[0][j], s[1][j]), _mm512_add_ps(s[2][j], s[3][j]));
-    float* const to = c + kPairs * j;
-    _mm512_mask_storeu_ps(to, lanes,
-                          add ? _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, to), sum) : sum);
-  }
+  for (int j = 0; j < 2; ++j)
+    store(c + kPairs * j, cols - kPairs * j,
+          _mm512_add_ps(_mm512_add_ps(s[0][j], s[1][j]), _mm512_add_ps(s[2][j], s[3][j])), add);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Packing by AVX512-BF16, for the kernels of the processors that have it. Functions of this file
-// must not be shared with files compiled for other processors: they are in an unnamed namespace.
+// Packing by AVX512-BF16, and stores of sums, for the kernels of the processors that have it.
+// Functions of this file must not be shared with files compiled for other processors: they are in an
+// unnamed namespace.
 #pragma once
 
 #include <immintrin.h>
@@ -12,6 +13,13 @@ namespace {
 inline __mmask16 first_lanes(int64_t count) {
   return count >= 16 ? __mmask16{0xFFFF}
                      : static_cast<__mmask16>((1U << (count > 0 ? count : 0)) - 1);
+}
+
+// c becomes the first `count` sums, or has them added.
+inline void store(float* c, int64_t count, __m512 sums, bool add) {
+  const __mmask16 lanes = first_lanes(count);
+  if (add) sums = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, c), sums);
+  _mm512_mask_storeu_ps(c, lanes, sums);
 }
 
 // The 16 x 16 matrix of 32-bit elements turned: pairs of rows, of pairs, of fours, of eights.
