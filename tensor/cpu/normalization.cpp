@@ -62,8 +62,7 @@ void softmax(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
   parallel_rows(ctx, R, 16 * C, [&](int64_t r) {
     const T* from = x + r * C;
     T* to = y + r * C;
-    const T largest = C > 0 ? *std::max_element(from, from + C) : T(0);
-    const T shift = largest == kNothing<T> ? T(0) : largest;
+    const T top = largest(from, C), shift = top == kNothing<T> ? T(0) : top;
 #pragma omp simd
     for (int64_t c = 0; c < C; ++c) to[c] = exp_below(from[c] - shift);
     scale_row(to, C, reciprocal_or_zero(sum(to, C)));

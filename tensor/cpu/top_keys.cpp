@@ -78,13 +78,9 @@ void multiply(const double* x, const double* w, int64_t width, int64_t columns, 
 }
 
 int32_t first_largest(const double* y, int64_t columns, bool mirrored) {
-  int64_t best = 0;
-  double largest = y[0];
-  for (int64_t c = 1; c < columns; ++c)
-    if (y[c] > largest) largest = y[best = c];
-  for (int64_t c = 0; mirrored && c < columns; ++c)
-    if (-y[c] > largest) largest = -y[c], best = columns + c;
-  return static_cast<int32_t>(best);
+  const double *const end = y + columns, *const largest = std::max_element(y, end),
+                      *const least = mirrored ? std::min_element(y, end) : largest;
+  return static_cast<int32_t>(mirrored && -*least > *largest ? end - y + (least - y) : largest - y);
 }
 
 // The keys of a query, as rows of x.
