@@ -62,17 +62,6 @@ void multiply(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c
   });
 }
 
-// Stores `count` inputs of a GELU at index `at` of u.
-template <typename T>
-void store_gelu_input(Context& ctx, const T* from, int64_t count, const GeluInput<T>& u,
-                      int64_t at) {
-  const ElementwiseKernels<T> elementwise = kernels_of<ElementwiseKernels<T>>();
-  if (u.same != nullptr) std::copy_n(from, count, u.same + at);
-  if (u.rounded == nullptr) return;
-  const CastSpan<T, BFloat16> span{from, u.rounded + at, count};
-  elementwise.narrow(ctx, &span, 1);
-}
-
 }  // namespace
 
 template <typename T>
@@ -102,7 +91,11 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
   const auto layer_norm = kernels_of<NormalizationKernels<T>>().layer_norm;
   // `count` sums, with the bias, from index `at` on
   const auto activate = [&](int64_t at, int64_t count) {
-    store_gelu_input(ctx, y + at, count, u, at);
+    if (u.same != nullptr) std::copy_n(y + at, count, u.same + at);
+    if (u.rounded != nullptr) {
+      const CastSpan<T, BFloat16> input{y + at, u.rounded + at, count};
+      elementwise.narrow(ctx, &input, 1);
+    }
     if (shape.gelu) elementwise.pointwise(ctx, Pointwise::gelu, y + at, y + at, count);
     if (residual != nullptr) elementwise.add(ctx, residual + at, y + at, y + at, count);
   };

@@ -112,10 +112,8 @@ void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* tar
   const T weight = *dmean * reciprocal_or_zero(*scored);
   parallel_rows(ctx, R, 96 * K, [&](int64_t r) {
     T* grads = dmixtures + r * 3 * K;
-    if (targets[r] < 0) {
-      std::fill_n(grads, 3 * K, T(0));
-      return;
-    }
+    std::fill_n(grads, 3 * K, T(0));
+    if (targets[r] < 0) return;
     const Mixture<T> mixture(mixtures + r * 3 * K, V);
     const T level = static_cast<T>(targets[r]);
     T log_p[K];
