@@ -103,8 +103,6 @@ void write_gradient(const ChunkShape& shape, const T* features, const T* gradien
   });
 }
 
-template <typename T>
-using ValueRows = Operand<T>;
 // Values, their gradients or results.
 template <typename T>
 Operand<T> value_rows(const HeadRows<const T>& all, int64_t bh, int64_t first) {

@@ -73,7 +73,7 @@ struct RunningSums {
 
 // Accumulates a block of keys; scores become weights.
 template <typename T>
-void accumulate(const Block& block, int64_t M, T* scores, const ValueRows<T>& v,
+void accumulate(const Block& block, int64_t M, T* scores, const Operand<T>& v,
                 const RunningSums<T>& running) {
   hide_unseen(block, scores);
   for (int64_t i = 0; i < block.rows; ++i) {
@@ -137,7 +137,7 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape,
       Block block(shape, bh, query);
       const int64_t rows = block.rows;
       const T* block_q = gather(in.q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
-      const ValueRows<T> block_dy = value_rows(dy, bh, query);
+      const Operand<T> block_dy = value_rows(dy, bh, query);
       T *along = arena.take(rows), *scale = arena.take(rows), *block_dq = arena.take(rows * D);
       std::fill_n(scale, rows, static_cast<T>(shape.scale));
       std::fill_n(block_dq, rows * D, T(0));
@@ -145,8 +145,8 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape,
         along[i] = dot(dy.at(bh, query + i), y.at(bh, query + i), M);
       T *weights = arena.take(kQueries * kKeys), *g = arena.take(kQueries * kKeys);
       for (; block.keys > 0; block.go_to(block.key + kKeys)) {
-        const ValueRows<T> block_k = value_rows(in.k, bh, block.key),
-                           block_v = value_rows(in.v, bh, block.key);
+        const Operand<T> block_k = value_rows(in.k, bh, block.key),
+                         block_v = value_rows(in.v, bh, block.key);
         band_products(block, D, {block_q, D}, block_k, weights, arena);
         band_products(block, M, block_dy, block_v, g, arena);
         for (int64_t i = 0; i < rows; ++i) {

@@ -100,8 +100,8 @@ void each_row(const Block& block, const Body& body) {
 
 // Rows of a block times `factor`, contiguous; 0 from position `valid` on, and in gaps.
 template <typename T>
-ValueRows<T> gather(const HeadRows<const T>& x, int64_t bh, const Block& block, int64_t width,
-                    T factor, int64_t valid, Arena<T>& arena) {
+Operand<T> gather(const HeadRows<const T>& x, int64_t bh, const Block& block, int64_t width,
+                  T factor, int64_t valid, Arena<T>& arena) {
   T* const copy = arena.take(block.count * width);
   std::fill_n(copy, block.count * width, T(0));
   each_row(block, [&](int64_t i, int64_t position) {
@@ -112,8 +112,8 @@ ValueRows<T> gather(const HeadRows<const T>& x, int64_t bh, const Block& block, 
 
 // Keys or values of a block: where they are, or gathered.
 template <typename T>
-ValueRows<T> row_views(const HeadRows<const T>& x, int64_t bh, const Block& block, int64_t width,
-                       int64_t valid, Arena<T>& arena) {
+Operand<T> row_views(const HeadRows<const T>& x, int64_t bh, const Block& block, int64_t width,
+                     int64_t valid, Arena<T>& arena) {
   if (block.positions == nullptr) return value_rows(x, bh, block.first);
   return gather(x, bh, block, width, T(1), valid, arena);
 }
@@ -187,7 +187,7 @@ void read_block(const SparseShape& shape, const AttentionRows<const T>& in, cons
   const int64_t D = shape.key_size, M = shape.value_size;
   const int64_t valid = valid_keys(shape.valid, bh, shape.keys);
   const Block queries(part.queries, block);
-  const ValueRows<T> q =
+  const Operand<T> q =
       gather(in.q, bh, queries, D, static_cast<T>(shape.scale), shape.queries, arena);
   T *const scores = arena.take(kKeyTile * kKeyTile), *const sums = arena.take(queries.count * M);
   each_row(queries, [&](int64_t i, int64_t row) { std::copy_n(y.at(bh, row), M, sums + i * M); });
@@ -196,8 +196,8 @@ void read_block(const SparseShape& shape, const AttentionRows<const T>& in, cons
     const Block at(part.keys, part.blocks[index]);
     const Tile tile(part, index, queries.count, at, valid);
     if (tile.keys == 0) continue;
-    const ValueRows<T> k = row_views(in.k, bh, at, D, valid, own),
-                       v = row_views(in.v, bh, at, M, valid, own);
+    const Operand<T> k = row_views(in.k, bh, at, D, valid, own),
+                     v = row_views(in.v, bh, at, M, valid, own);
     band_products(tile, D, q, k, scores, own);
     add_bias(shape, bias, bh, queries, at, tile, scores);
     each_row(queries, [&](int64_t i, int64_t row) {
@@ -210,34 +210,26 @@ void read_block(const SparseShape& shape, const AttentionRows<const T>& in, cons
   each_row(queries, [&](int64_t i, int64_t row) { std::copy_n(sums + i * M, M, y.at(bh, row)); });
 }
 
-// The largest numbers of parts of a set and of blocks of queries in a part.
-struct Extents {
-  explicit Extents(const SparseShape& shape) {
-    for (int64_t bh = 0; bh < shape.batch_heads; ++bh) {
-      const KeyTileSet& set = shape.sets[bh];
-      parts = std::max(parts, set.count);
-      for (int64_t part = 0; part < set.count; ++part)
-        blocks = std::max(blocks, tiles_of(set.parts[part].queries.count));
-    }
-  }
-  int64_t parts = 0, blocks = 0;
-};
-
 }  // namespace
 
 template <typename T>
 void sparse_attention(Context& ctx, const SparseShape& shape, const AttentionRows<const T>& in,
                       const T* bias, const HeadRows<T>& y, T* log_sums) {
   const int64_t BH = shape.batch_heads, N = shape.queries, D = shape.key_size, M = shape.value_size;
-  const Extents extents(shape);
+  int64_t parts = 0, blocks = 0;  // the largest numbers of a set, of a part
+  for (const KeyTileSet* set = shape.sets; set != shape.sets + BH; ++set) {
+    parts = std::max(parts, set->count);
+    for (const Part* part = set->parts; part != set->parts + set->count; ++part)
+      blocks = std::max(blocks, tiles_of(part->queries.count));
+  }
   const int64_t each = kKeyTile * (kKeyTile + 3 * D + 2 * M);
   const Workspace<T> totals(ctx, BH * N);
   std::fill_n(log_sums, BH * N, kNothing<T>);
   std::fill_n(totals.data(), BH * N, T(0));
   parallel_rows(ctx, BH * N, M, [&](int64_t row) { std::fill_n(y.at(row / N, row % N), M, T(0)); });
-  for (int64_t part = 0; part < extents.parts; ++part)
-    parallel_arenas<T>(ctx, BH * extents.blocks, kGrain, each, [&](int64_t item, Arena<T> arena) {
-      const int64_t bh = item / extents.blocks, block = item % extents.blocks;
+  for (int64_t part = 0; part < parts; ++part)
+    parallel_arenas<T>(ctx, BH * blocks, kGrain, each, [&](int64_t item, Arena<T> arena) {
+      const int64_t bh = item / blocks, block = item % blocks;
       const KeyTileSet& set = shape.sets[bh];
       if (part < set.count && block < tiles_of(set.parts[part].queries.count))
         read_block(shape, in, bias, bh, set.parts[part], block, log_sums + bh * N,
@@ -263,8 +255,8 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
     const int64_t valid = valid_keys(shape.valid, bh, shape.keys);
     const Block queries(part.queries, block);
     const int64_t rows = queries.count;
-    const ValueRows<T> q = gather(in.q, bh, queries, D, scale, N, arena),
-                       dys = gather(dy, bh, queries, M, T(1), N, arena);
+    const Operand<T> q = gather(in.q, bh, queries, D, scale, N, arena),
+                     dys = gather(dy, bh, queries, M, T(1), N, arena);
     T *along = arena.take(rows), *dq = arena.take(rows * D);
     T *weights = arena.take(kKeyTile * kKeyTile), *g = arena.take(kKeyTile * kKeyTile);
     std::fill_n(dq, rows * D, T(0));
@@ -275,8 +267,8 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
       const Block at(part.keys, part.blocks[index]);
       const Tile tile(part, index, rows, at, valid);
       if (tile.keys == 0) continue;
-      const ValueRows<T> k = row_views(in.k, bh, at, D, valid, own),
-                         v = row_views(in.v, bh, at, M, valid, own);
+      const Operand<T> k = row_views(in.k, bh, at, D, valid, own),
+                       v = row_views(in.v, bh, at, M, valid, own);
       band_products(tile, D, q, k, weights, own);
       band_products(tile, M, dys, v, g, own);
       add_bias(shape, bias, bh, queries, at, tile, weights);
