@@ -89,22 +89,7 @@ LINEA_HOST_DEVICE inline T softplus(T x) {
   return (x > T(0) ? x : T(0)) + log1p_of(exp_of(x > T(0) ? -x : x));
 }
 
-// Elementwise functions and their derivatives.
-enum class Pointwise : uint8_t {
-  relu,
-  gelu,
-  sigmoid,
-  log_sigmoid,
-  log_one_minus_sigmoid,
-  log_gate,
-  log_one_minus_gate,
-  exp,
-  softplus,
-  silu,
-  feature_elu,
-  feature_relu
-};
-
+// Elementwise functions and their derivatives: those of Pointwise.
 template <typename T>
 struct Relu {
   LINEA_HOST_DEVICE static T value(T x) { return x > T(0) ? x : T(0); }
@@ -273,43 +258,40 @@ struct FeatureGiven {
   LINEA_HOST_DEVICE static T derivative_at(T) { return T(1); }
 };
 
-// Calls body(F<T>{}) with the struct F of `feature`.
-template <typename T, typename Body>
-void with_feature(KernelFeature feature, Body&& body) {
-  if (feature == KernelFeature::given) body(FeatureGiven<T>{});
-  if (feature == KernelFeature::elu) body(FeatureElu<T>{});
-  if (feature == KernelFeature::relu) body(FeatureRelu<T>{});
+// Calls body(F<T>{}) with the struct F of `which`, an enumerator of Last's enumeration, whose structs
+// are given in its order.
+template <typename T, auto Last, template <typename> typename... F, typename Body>
+void with_formula(decltype(Last) which, const Body& body) {
+  static_assert(static_cast<size_t>(Last) + 1 == sizeof...(F));
+  size_t index = 0;
+  ((index++ == static_cast<size_t>(which) ? body(F<T>{}) : void()), ...);
 }
 
-// Calls body(F<T>{}) with the struct F of `function`.
 template <typename T, typename Body>
-void with_pointwise(Pointwise function, Body&& body) {
-  switch (function) {
-    case Pointwise::relu:
-      return body(Relu<T>{});
-    case Pointwise::gelu:
-      return body(Gelu<T>{});
-    case Pointwise::sigmoid:
-      return body(Sigmoid<T>{});
-    case Pointwise::log_sigmoid:
-      return body(LogSigmoid<T>{});
-    case Pointwise::log_one_minus_sigmoid:
-      return body(LogOneMinusSigmoid<T>{});
-    case Pointwise::log_gate:
-      return body(LogGate<T>{});
-    case Pointwise::log_one_minus_gate:
-      return body(LogOneMinusGate<T>{});
-    case Pointwise::exp:
-      return body(Exp<T>{});
-    case Pointwise::softplus:
-      return body(Softplus<T>{});
-    case Pointwise::silu:
-      return body(Silu<T>{});
-    case Pointwise::feature_elu:
-      return body(FeatureElu<T>{});
-    case Pointwise::feature_relu:
-      return body(FeatureRelu<T>{});
-  }
+void with_feature(KernelFeature feature, const Body& body) {
+  with_formula<T, KernelFeature::relu, FeatureGiven, FeatureElu, FeatureRelu>(feature, body);
+}
+
+enum class Pointwise : uint8_t {
+  relu,
+  gelu,
+  sigmoid,
+  log_sigmoid,
+  log_one_minus_sigmoid,
+  log_gate,
+  log_one_minus_gate,
+  exp,
+  softplus,
+  silu,
+  feature_elu,
+  feature_relu
+};
+
+template <typename T, typename Body>
+void with_pointwise(Pointwise function, const Body& body) {
+  with_formula<T, Pointwise::feature_relu, Relu, Gelu, Sigmoid, LogSigmoid, LogOneMinusSigmoid,
+               LogGate, LogOneMinusGate, Exp, Softplus, Silu, FeatureElu, FeatureRelu>(function,
+                                                                                       body);
 }
 
 // Dropout keeps an element where its random number is at least the rate.
