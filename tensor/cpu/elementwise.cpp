@@ -3,56 +3,46 @@
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
-namespace {
-
-// y[i] = f(i) for i < n.
-template <typename T, typename F>
-void map(const Context& ctx, T* y, int64_t n, int64_t cost, const F& f) {
-  parallel_ranges(ctx, n, cost, [&](int64_t first, int64_t last) {
-#pragma omp simd
-    for (int64_t i = first; i < last; ++i) y[i] = f(i);
-  });
-}
-
-}  // namespace
 
 template <typename T>
 void fill(Context& ctx, T* y, double value, int64_t n) {
-  map(ctx, y, n, 1, [=](int64_t) { return static_cast<T>(value); });
+  parallel_map(ctx, y, n, 1, [=](int64_t) { return static_cast<T>(value); });
 }
 
 template <typename T>
 void add(Context& ctx, const T* a, const T* b, T* y, int64_t n) {
-  map(ctx, y, n, 1, [=](int64_t i) { return a[i] + b[i]; });
+  parallel_map(ctx, y, n, 1, [=](int64_t i) { return a[i] + b[i]; });
 }
 
 template <typename T>
 void multiply(Context& ctx, const T* a, const T* b, T* y, int64_t n) {
-  map(ctx, y, n, 1, [=](int64_t i) { return a[i] * b[i]; });
+  parallel_map(ctx, y, n, 1, [=](int64_t i) { return a[i] * b[i]; });
 }
 
 template <typename T>
 void scale(Context& ctx, const T* x, double factor, T* y, int64_t n) {
-  map(ctx, y, n, 1, [=](int64_t i) { return static_cast<T>(factor) * x[i]; });
+  parallel_map(ctx, y, n, 1, [=](int64_t i) { return static_cast<T>(factor) * x[i]; });
 }
 
 template <typename T>
 void pointwise(Context& ctx, Pointwise f, const T* x, T* y, int64_t n) {
-  with_pointwise<T>(
-      f, [&](auto formula) { map(ctx, y, n, 8, [=](int64_t i) { return formula.value(x[i]); }); });
+  with_pointwise<T>(f, [&](auto formula) {
+    parallel_map(ctx, y, n, 8, [=](int64_t i) { return formula.value(x[i]); });
+  });
 }
 
 template <typename T>
 void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* dx, int64_t n) {
   with_pointwise<T>(f, [&](auto formula) {
-    map(ctx, dx, n, 8, [=](int64_t i) { return formula.grad(x[i]) * dy[i]; });
+    parallel_map(ctx, dx, n, 8, [=](int64_t i) { return formula.grad(x[i]) * dy[i]; });
   });
 }
 
 template <typename From, typename To>
 void convert(Context& ctx, const CastSpan<From, To>* spans, size_t count) {
   for (const CastSpan<From, To>* span = spans; span != spans + count; ++span)
-    map(ctx, span->to, span->n, 1, [x = span->from](int64_t i) { return static_cast<To>(x[i]); });
+    parallel_map(ctx, span->to, span->n, 1,
+                 [x = span->from](int64_t i) { return static_cast<To>(x[i]); });
 }
 
 template <typename T>

@@ -19,17 +19,18 @@ inline constexpr int64_t kGrain = 16384;
 // Inside of a region, one of a single thread included: its body starts no others.
 inline bool in_region() { return omp_get_level() > 0; }
 
+// Threads for `count` items of `cost` simple operations; at most one: no region.
+inline int useful_threads(const Context& ctx, int64_t count, int64_t cost) {
+  const int64_t useful = count * std::max<int64_t>(cost, 1) / kGrain;
+  return in_region() ? 1 : static_cast<int>(std::min<int64_t>({ctx.threads, count, useful}));
+}
+
 // body(first, last) over [0, count), one range for each thread; `cost`: simple operations for one
 // item.
 template <typename Body>
 void parallel_ranges(const Context& ctx, int64_t count, int64_t cost, const Body& body) {
-  const int64_t useful = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kGrain);
-  const auto threads =
-      static_cast<int>(std::min<int64_t>({ctx.threads, useful, std::max<int64_t>(count, 1)}));
-  if (threads <= 1 || in_region()) {
-    body(int64_t{0}, count);
-    return;
-  }
+  const int threads = useful_threads(ctx, count, cost);
+  if (threads <= 1) return body(int64_t{0}, count);
   on_team(threads, [&](int64_t thread) {
     const int64_t team = omp_get_num_threads();
     const int64_t first = count * thread / team, last = count * (thread + 1) / team;
@@ -49,9 +50,7 @@ void parallel_rows(const Context& ctx, int64_t count, int64_t cost, const Body& 
 // operations each (kGrain: each is worth a thread).
 template <typename Body>
 void parallel_items(const Context& ctx, int64_t count, int64_t cost, const Body& body) {
-  const int64_t useful = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kGrain);
-  const int threads = static_cast<int>(std::min<int64_t>({ctx.threads, count, useful}));
-  share_items(count, in_region() ? 1 : threads, body);
+  share_items(count, useful_threads(ctx, count, cost), body);
 }
 
 // A stack of arrays in one thread's workspace, released together.
@@ -69,6 +68,15 @@ class Arena {
  private:
   T* next_;
 };
+
+// y[i] = f(i) for i < n.
+template <typename T, typename F>
+void parallel_map(const Context& ctx, T* y, int64_t n, int64_t cost, const F& f) {
+  parallel_ranges(ctx, n, cost, [&](int64_t first, int64_t last) {
+#pragma omp simd
+    for (int64_t i = first; i < last; ++i) y[i] = f(i);
+  });
+}
 
 // parallel_items whose body(item, arena) has `each` elements of its thread's memory.
 template <typename T, typename Body>

@@ -26,10 +26,7 @@ std::pair<int64_t, T> largest_column(const T* a, int64_t m, T* sums) {
 
 template <typename T>
 void softplus_backward(Context& ctx, const T* y, const T* dy, T* dx, int64_t n) {
-  parallel_ranges(ctx, n, 20, [&](int64_t first, int64_t last) {
-#pragma omp simd
-    for (int64_t i = first; i < last; ++i) dx[i] = dy[i] * (T(1) - exp_below(-y[i]));
-  });
+  parallel_map(ctx, dx, n, 20, [=](int64_t i) { return dy[i] * (T(1) - exp_below(-y[i])); });
 }
 
 template <typename T>
