@@ -235,11 +235,8 @@ class DeltaChunks {
 
   // factor null: 1
   void scale_rows(int64_t rows, const T* factor, const T* x, T* y) const {
-    if (factor == nullptr) {
-      std::copy_n(x, rows * M_, y);
-      return;
-    }
-    for (int64_t i = 0; i < rows; ++i) copy_scaled(x + i * M_, y + i * M_, M_, factor[i]);
+    for (int64_t i = 0; i < rows; ++i)
+      copy_scaled(x + i * M_, y + i * M_, M_, factor == nullptr ? T(1) : factor[i]);
   }
 
   const ChunkShape& shape_;
