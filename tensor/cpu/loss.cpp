@@ -132,9 +132,8 @@ void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* tar
 // scores[r,s] = log P(s), the same probabilities as in the loss
 template <typename T>
 void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int64_t V) {
-  const Workspace<T> workspace(ctx, ctx.threads * K * V);
-  parallel_rows(ctx, R, 32 * K * V, [&](int64_t r) {
-    T* logs = workspace.data() + omp_get_thread_num() * K * V;  // [K,V]
+  parallel_arenas<T>(ctx, R, 32 * K * V, K * V, [&](int64_t r, Arena<T> arena) {
+    T* logs = arena.take(K * V);  // [K,V]
     const Mixture<T> mixture(mixtures + r * 3 * K, V);
     T* row = scores + r * V;
     std::fill_n(row, V, kNothing<T>);

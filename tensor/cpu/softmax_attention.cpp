@@ -65,25 +65,19 @@ void scatter(const T* x, int64_t rows, int64_t width, const T* factor, const Hea
     copy_scaled(x + i * width, y.at(bh, first + i), width, factor[i]);
 }
 
-// Running sums of a block of queries over the blocks of keys.
+// Adds a block of keys to the running sums of each query; scores become weights.
 template <typename T>
-struct RunningSums {
-  T *max, *total, *y;
-};
-
-// Accumulates a block of keys; scores become weights.
-template <typename T>
-void accumulate(const Block& block, int64_t M, T* scores, const Operand<T>& v,
-                const RunningSums<T>& running) {
+void accumulate(const Block& block, int64_t M, T* scores, const Operand<T>& v, T* max, T* total,
+                T* y) {
   hide_unseen(block, scores);
   for (int64_t i = 0; i < block.rows; ++i) {
     T* row = scores + i * block.keys + block.from(i);
     const int64_t seen = block.seen(i) - block.from(i);
     if (seen == 0) continue;
-    const T shrink = add_scores(row, seen, running.max[i], running.total[i]);
-    if (shrink != T(1)) scale_row(running.y + i * M, M, shrink);
+    const T shrink = add_scores(row, seen, max[i], total[i]);
+    if (shrink != T(1)) scale_row(y + i * M, M, shrink);
   }
-  add_past(block, M, scores, v, running.y, M);
+  add_past(block, M, scores, v, y, M);
 }
 
 }  // namespace
@@ -99,22 +93,21 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const AttentionR
     Block block(shape, bh, query);
     const int64_t rows = block.rows;
     const T* block_q = gather(in.q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
-    const RunningSums<T> running{arena.take(rows), arena.take(rows), arena.take(rows * M)};
-    std::fill_n(running.max, rows, kNothing<T>);
-    std::fill_n(running.total, rows, T(0));
-    std::fill_n(running.y, rows * M, T(0));
-    T* scores = arena.take(kQueries * kKeys);
+    T *max = arena.take(rows), *total = arena.take(rows), *sums = arena.take(rows * M),
+      *scores = arena.take(kQueries * kKeys);
+    std::fill_n(max, rows, kNothing<T>);
+    std::fill_n(total, rows, T(0));
+    std::fill_n(sums, rows * M, T(0));
     for (; block.keys > 0; block.go_to(block.key + kKeys)) {
       band_products(block, D, {block_q, D}, value_rows(in.k, bh, block.key), scores, arena);
-      accumulate(block, M, scores, value_rows(in.v, bh, block.key), running);
+      accumulate(block, M, scores, value_rows(in.v, bh, block.key), max, total, sums);
     }
     for (int64_t i = 0; i < rows; ++i) {
-      T& total = running.total[i];
       log_sums[bh * shape.queries + query + i] =
-          total == T(0) ? T(0) : running.max[i] + std::log(total);
-      total = reciprocal_or_zero(total);
+          total[i] == T(0) ? T(0) : max[i] + std::log(total[i]);
+      total[i] = reciprocal_or_zero(total[i]);
     }
-    scatter(running.y, rows, M, running.total, y, bh, query);
+    scatter(sums, rows, M, total, y, bh, query);
   };
   const int64_t cost = std::min(kQueries, shape.queries) * shape.keys * (D + M);
   parallel_arenas<T>(ctx, shape.batch_heads * blocks, cost, each, one);
