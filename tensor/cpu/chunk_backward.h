@@ -86,20 +86,13 @@ void add_denominator_gradients(const T* e, const T* visible, const Chunk& chunk,
                                T* seen) {
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t keys) {
     for (int64_t i = first; i < first + rows; ++i) {
-      const int64_t past = std::min(i + 1, keys);
-      T *grad = grads + i * chunk.keys, *to = seen + i * chunk.keys;
+      const int64_t row = i * chunk.keys, past = row + std::min(i + 1, keys);
       const T grad_d = e[i];
-      if (visible == nullptr) {
 #pragma omp simd
-        for (int64_t j = 0; j < past; ++j) to[j] = grad[j] + grad_d;
-      } else {
-        const T* by = visible + i * chunk.keys;
-        for (int64_t j = 0; j < past; ++j) {
-          grad[j] += grad_d;
-          to[j] = by[j] == T(0) ? T(0) : grad[j] * by[j];
-        }
-      }
-      std::fill(to + past, to + keys, T(0));
+      for (int64_t ij = row; ij < past; ++ij) grads[ij] += grad_d;
+      for (int64_t ij = row; visible != nullptr && ij < past; ++ij)
+        seen[ij] = visible[ij] == T(0) ? T(0) : grads[ij] * visible[ij];
+      std::fill(seen + past, seen + row + keys, T(0));
     }
   });
 }
