@@ -35,6 +35,10 @@ struct GemmShape {
     stride_c = rows * cols;
   }
 
+  // Distances between rows of A as it is stored and of C.
+  int64_t row_a() const { return lead_a > 0 ? lead_a : transpose_a ? rows : inner; }
+  int64_t row_c() const { return lead_c > 0 ? lead_c : cols; }
+
   // B is a weight, not one matrix for each head.
   bool has_one_b() const { return stride_b == 0 && period_b == 0; }
 

@@ -35,7 +35,7 @@ const PackedKernel* kernel_of(const Context& ctx, const GemmShape& shape) {
 // One product.
 template <typename T>
 void multiply(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
-  const int64_t ldc = shape.lead_c > 0 ? shape.lead_c : shape.cols;
+  const int64_t lda = shape.row_a(), ldc = shape.row_c();
   if constexpr (std::is_same_v<T, float>)
     if (const PackedKernel* kernel = kernel_of(ctx, shape)) {
       PackedLayer layer;
@@ -46,8 +46,6 @@ void multiply(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c
         };
       return packed_gemm(ctx, *kernel, shape, a, b, c, layer);
     }
-  const int64_t lda =
-      shape.lead_a > 0 ? shape.lead_a : (shape.transpose_a ? shape.rows : shape.inner);
   const int64_t ldb = shape.transpose_b ? shape.inner : shape.cols;
   const int64_t bands = (shape.rows + kBlasRows - 1) / kBlasRows,
                 strips = (shape.cols + kBlasColumns - 1) / kBlasColumns;

@@ -21,9 +21,7 @@ int64_t padded(int64_t length, int64_t unit) { return pieces_of(length, unit) * 
 void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape& shape,
                  const float* a, const float* b, float* c, const PackedLayer& layer) {
   const int64_t rows = shape.rows, cols = shape.cols, inner = shape.inner;
-  const int64_t dense_a = shape.transpose_a ? rows : inner;
-  const int64_t ldc = shape.lead_c > 0 ? shape.lead_c : cols;
-  const int64_t lda = shape.lead_a > 0 ? shape.lead_a : dense_a;
+  const int64_t lda = shape.row_a(), ldc = shape.row_c();
   const Operand<float> from_a = shape.transpose_a ? transposed(a, lda) : plain(a, lda),
                        columns_of_b = shape.transpose_b ? plain(b, inner) : transposed(b, cols);
   const bool turned_a = !layer.rows_of_a && from_a.column != 1;
