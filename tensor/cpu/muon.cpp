@@ -40,11 +40,8 @@ void orthogonalize(int64_t rows, int64_t cols, T* x, T* workspace) {
         factor[i * m + j] =
             static_cast<T>(kMuonB) * gram[i * m + j] + (i == j ? static_cast<T>(kMuonA) : T(0));
     blas_gemm<T>(false, false, m, m, m, static_cast<T>(kMuonC), gram, m, gram, m, 1, factor, m);
-    if (wide) {
-      blas_gemm<T>(false, false, rows, cols, m, 1, factor, m, x, cols, 0, next, cols);
-    } else {
-      blas_gemm<T>(false, false, rows, cols, m, 1, x, cols, factor, m, 0, next, cols);
-    }
+    blas_gemm<T>(false, false, rows, cols, m, 1, wide ? factor : x, m, wide ? x : factor, cols, 0,
+                 next, cols);
     std::copy_n(next, n, x);
   }
 }

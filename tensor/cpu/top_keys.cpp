@@ -69,12 +69,8 @@ double rounded(double x) { return static_cast<double>(static_cast<float>(x)); }
 void multiply(const double* x, const double* w, int64_t width, int64_t columns, double* y) {
   std::fill_n(y, kTogether * columns, 0.0);
   for (int64_t d = 0; d < width; ++d)
-    for (int64_t i = 0; i < kTogether; ++i) {
-      const double factor = x[d * kTogether + i];
-      double* const row = y + i * columns;
-#pragma omp simd
-      for (int64_t c = 0; c < columns; ++c) row[c] += factor * w[d * columns + c];
-    }
+    for (int64_t i = 0; i < kTogether; ++i)
+      add_row(w + d * columns, y + i * columns, columns, x[d * kTogether + i]);
 }
 
 int32_t first_largest(const double* y, int64_t columns, bool mirrored) {
@@ -109,15 +105,12 @@ void top_keys(Context& ctx, const TopKeysShape& shape, const HeadRows<const T>& 
       const int64_t count = std::min(kKeys, valid - key);
       for (int64_t j = 0; j < count; ++j)
         for (int64_t d = 0; d < D; ++d)
-          columns[d * kKeys + j] = static_cast<double>(static_cast<float>(k.at(bh, key + j)[d]));
+          columns[d * kKeys + j] = rounded(static_cast<double>(k.at(bh, key + j)[d]));
       for (int64_t i = 0; i < rows; ++i) {
         std::fill_n(scores, count, 0.0);
-        for (int64_t d = 0; d < D; ++d) {
-          const auto from_q = static_cast<double>(static_cast<float>(q.at(bh, first + i)[d]));
-          const double* const column = columns + d * kKeys;
-#pragma omp simd
-          for (int64_t j = 0; j < count; ++j) scores[j] += from_q * column[j];
-        }
+        for (int64_t d = 0; d < D; ++d)
+          add_row(columns + d * kKeys, scores, count,
+                  rounded(static_cast<double>(q.at(bh, first + i)[d])));
         Best& own = best[static_cast<size_t>(i)];
         const int64_t end = std::min(count, seen(first + i) - key);
         for (int64_t j = 0; j < end; ++j) own.add(scores[j], key + j);
