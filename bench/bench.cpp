@@ -83,10 +83,10 @@ double median_seconds(double seconds, const std::function<void()>& work) {
 }
 
 double extra_bytes(const std::function<void()>& work) {
-  const size_t before = memory_use().held;
-  reset_memory_peak();
+  const size_t before = device_allocator().use().held;
+  device_allocator().reset_peak();
   work();
-  return static_cast<double>(memory_use().peak - before);
+  return static_cast<double>(device_allocator().use().peak - before);
 }
 
 double peak_rss_bytes() {

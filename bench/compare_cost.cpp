@@ -34,8 +34,8 @@ TaskShape bytes_with_answer(int64_t length) {
 
 // Nothing where a signal stopped it.
 std::optional<StepCost> measure(const RunConfig& config, int64_t length) {
-  release_memory_cache();
-  const size_t empty = memory_use().held;
+  device_allocator().release_cache();
+  const size_t empty = device_allocator().use().held;
   const RandomTokens task(bytes_with_answer(length));
   const std::unique_ptr<Model> model = make_model(model_config(config, task.shape()));
   Optimizer optimizer(optimizer_config(config), model->parameters());
@@ -44,7 +44,7 @@ std::optional<StepCost> measure(const RunConfig& config, int64_t length) {
   std::vector<double> seconds;
   for (int64_t step = 0; step <= kSteps; ++step) {
     if (!stop_signal().empty()) return {};
-    const size_t held = memory_use().held - empty;
+    const size_t held = device_allocator().use().held - empty;
     const MeasuredStep measured = measure_step(*model, optimizer, task, config, step, rows, 1);
     if (step > 0) seconds.push_back(measured.seconds);
     cost.peak_bytes = std::max(cost.peak_bytes, static_cast<double>(held + measured.peak));
@@ -123,7 +123,7 @@ MechanismCost cost_of(const fs::path& folder, const CompareRequest& request,
     cost.reason = error.what();
     cost.state = "failed";
   }
-  release_memory_cache();
+  device_allocator().release_cache();
   make_folders(folder / "speed");
   write_file_atomically(file, dump_json(json_of(cost, mechanism), 1) + "\n");
   return cost;

@@ -65,7 +65,7 @@ Entry measure(Way way, const AttentionOptions& attention, const MemoryBench& opt
   entry.seconds = watch.seconds();
   if (entry.seconds < 3)
     entry.seconds = median_seconds(options.seconds, [&] { compute(way, attention, given); });
-  release_memory_cache();
+  device_allocator().release_cache();
   if (!engine) found = found.heads_first();
   entry.dq = relative_error(widened(found.dq), exact.dq);
   entry.dk = relative_error(widened(found.dk), exact.dk);

@@ -95,12 +95,12 @@ bool all_scan(const Model& model) {
 Measured::Alone measure_alone(const Model& model, Steps& alone, int64_t step, int64_t rows) {
   Measured::Alone result;
   if (!all_scan(model) || !ranks().is_main()) return result;
-  const auto held = static_cast<double>(memory_use().held);
-  reset_memory_peak();
+  const auto held = static_cast<double>(device_allocator().use().held);
+  device_allocator().reset_peak();
   const Profile profile;
   alone.run(step);
   const auto gradients = static_cast<double>(count_elements(model.parameters()) * sizeof(float));
-  result.activations = static_cast<double>(memory_use().peak) - held - gradients;
+  result.activations = static_cast<double>(device_allocator().use().peak) - held - gradients;
   for (const auto& [op, times] : profile.ops())
     if (op == "linear_attention") result.attention += times.forward + times.backward;
   result.positions = rows * model.config().length;

@@ -46,7 +46,7 @@ struct Trained {
   std::string plainly;  // why the device's steps could not be recorded; empty: they were
 };
 
-double held() { return static_cast<double>(memory_use().held); }
+double held() { return static_cast<double>(device_allocator().use().held); }
 
 // A step of the trainer's, watched.
 class Step {
@@ -96,7 +96,8 @@ class Step {
 // `plainly` becomes the reason where it could not.
 std::vector<double> recorded_times(Model& model, Optimizer& optimizer, WeightAverage* average,
                                    const TrainBench& options, std::string& plainly) {
-  release_memory_cache();  // that of the plain steps: what is recorded has memory of its own
+  // That of the plain steps: what is recorded has memory of its own.
+  device_allocator().release_cache();
   Step step(model, optimizer, average, options, true);
   Trained unused;
   std::vector<double> times;
@@ -124,7 +125,7 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
   result.flops = flops_per_token(model);
   Step plain(model, optimizer, average.get(), options, false);
   for (int64_t i = 0; i < options.warmup; ++i) plain.run(i, result);
-  reset_memory_peak();
+  device_allocator().reset_peak();
   result.threads = context().threads;
   std::vector<double> times;
   const double waited = ranks().waited_seconds();
@@ -145,7 +146,7 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
     times = recorded_times(model, optimizer, average.get(), options, result.plainly);
   result.step_s = median(times);
   Bytes& bytes = result.bytes;
-  bytes.peak = static_cast<double>(memory_use().peak) - empty;
+  bytes.peak = static_cast<double>(device_allocator().use().peak) - empty;
   bytes.workspace = std::max(0.0, bytes.peak - bytes.sum());
   result.rss = peak_rss_bytes() - rss;
   const auto all = [](const OpTimes& op) { return op.times.forward + op.times.backward; };

@@ -29,10 +29,7 @@ std::vector<std::string> cuda_devices() {
 
 const DeviceMemory& device_memory(Device device) { return backend(device).memory; }
 
-MemoryUse memory_use() { return device_memory(context().device).allocator.use(); }
-MemoryLimit memory_limit() { return device_memory(context().device).allocator.limit(); }
-void reset_memory_peak() { device_memory(context().device).allocator.reset_peak(); }
-void release_memory_cache() { device_memory(context().device).allocator.release_cache(); }
+Allocator& device_allocator() { return device_memory(context().device).allocator; }
 
 template <typename T>
 const Kernels<T>& kernels(Device device) {

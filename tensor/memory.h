@@ -49,10 +49,7 @@ class Allocator {
   virtual void release_cache() = 0;  // returns cached free blocks to the system
 };
 
-// Memory of the device of this thread's context.
-MemoryUse memory_use();
-MemoryLimit memory_limit();
-void reset_memory_peak();
-void release_memory_cache();
+// That of the device of this thread's context.
+Allocator& device_allocator();
 
 }  // namespace linea

@@ -27,9 +27,9 @@ std::string sampling_hint(int64_t batch) {
 
 int64_t sampling_batch(const Model& model, const SamplingOptions& options) {
   if (context().device.kind == DeviceKind::cpu || !model.is_step_capturable()) return kMinBatch;
-  const size_t fit = memory_limit().bytes / 2 / model.start(options.is_guided() ? 2 : 1).bytes();
-  const auto rows = static_cast<int64_t>(std::min<size_t>(fit, kMaxBatch));
-  return std::max(rows / kMinBatch * kMinBatch, kMinBatch);
+  const size_t state = model.start(options.is_guided() ? 2 : 1).bytes();
+  const auto fit = static_cast<int64_t>(device_allocator().limit().bytes / 2 / state);
+  return std::clamp(fit / kMinBatch * kMinBatch, kMinBatch, kMaxBatch);
 }
 
 int64_t grid_columns(int64_t count, int64_t classes) {

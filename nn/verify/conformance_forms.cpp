@@ -141,12 +141,12 @@ std::vector<Worst> memory(const Subject& subject) {
     const Inputs x = draw(sizes, DType::f32);
     const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f32);
     const AttentionInputs in = inputs_for(*attention, x, true);
-    reset_memory_peak();
-    const double before = static_cast<double>(memory_use().held);
+    device_allocator().reset_peak();
+    const double before = static_cast<double>(device_allocator().use().held);
     const Outcome o = run(*attention, &Attention::forward, in, x.dy, subject.mask());
     const double results =
         static_cast<double>(o.y.bytes() + o.dq.bytes() + o.dk.bytes() + o.dv.bytes());
-    return static_cast<double>(memory_use().peak) - before - results;
+    return static_cast<double>(device_allocator().use().peak) - before - results;
   };
   const int64_t N = kMemorySizes.length;
   const double at_n = extra(N), at_2n = extra(2 * N);

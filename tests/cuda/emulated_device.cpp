@@ -38,9 +38,9 @@ TEST(CudaMemory, TakesWhatOthersHaveReleased) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
   std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
-  release_memory_cache();
+  device_allocator().release_cache();
   size_t& memory = emulator::settings().memory;
-  const size_t before = std::exchange(memory, memory_use().held + (size_t{256} << 20));
+  const size_t before = std::exchange(memory, device_allocator().use().held + (size_t{256} << 20));
   constexpr int64_t kElements = (int64_t{140} << 20) / 4;
   { const Tensor released({kElements}, DType::f32); }
   const auto takes_as_much = [] { const Tensor x({kElements}, DType::f32); };
@@ -51,7 +51,7 @@ TEST(CudaMemory, TakesWhatOthersHaveReleased) {
   EXPECT_TRUE(recorder->run(0, takes_as_much));
   recorder.reset();
   memory = before;
-  release_memory_cache();
+  device_allocator().release_cache();
 }
 
 // `linea info` prints the reason and continues.

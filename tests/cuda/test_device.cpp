@@ -102,14 +102,14 @@ TEST(CudaDevice, HostWritesAreOrdered) {
 
 TEST(CudaDevice, ReportsItsMemory) {
   const On device(kCuda);
-  const size_t before = memory_use().held;
-  reset_memory_peak();
+  const size_t before = device_allocator().use().held;
+  device_allocator().reset_peak();
   {
     const Tensor x({1000}, DType::f32);
-    EXPECT_GE(memory_use().held, before + 4000);
+    EXPECT_GE(device_allocator().use().held, before + 4000);
   }
-  EXPECT_EQ(memory_use().held, before);
-  EXPECT_GE(memory_use().peak, before + 4000);
+  EXPECT_EQ(device_allocator().use().held, before);
+  EXPECT_GE(device_allocator().use().peak, before + 4000);
 }
 
 // What the driver keeps for this program.
@@ -124,11 +124,11 @@ uint64_t kept_by_the_driver() {
 TEST(CudaDevice, ReleasesItsCache) {
   const On device(kCuda);
   constexpr int64_t kElements = int64_t{1} << 25;
-  release_memory_cache();
+  device_allocator().release_cache();
   const uint64_t before = kept_by_the_driver();
   { const Tensor x({kElements}, DType::f32); }
   EXPECT_GE(kept_by_the_driver(), before + kElements * 4 * (kSanitized ? 0 : 1));
-  release_memory_cache();
+  device_allocator().release_cache();
   EXPECT_LE(kept_by_the_driver(), before + kElements / 2);
 }
 

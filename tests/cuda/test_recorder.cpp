@@ -46,10 +46,10 @@ TEST_F(CudaRecorder, AllocatesNothingAfterCapture) {
   const auto work = [&] { ops::copy_into(ops::scale(ops::scale(x, 2), 0.5), y); };
   recorder->run(0, work);
   recorder->run(0, work);
-  const MemoryUse before = memory_use();
+  const MemoryUse before = device_allocator().use();
   for (int round = 0; round < 3; ++round) recorder->run(0, work);
-  EXPECT_EQ(memory_use().held, before.held);
-  EXPECT_EQ(memory_use().cached, before.cached);
+  EXPECT_EQ(device_allocator().use().held, before.held);
+  EXPECT_EQ(device_allocator().use().cached, before.cached);
   EXPECT_EQ(y.to_vector<float>(), x.to_vector<float>());
 }
 

@@ -55,7 +55,7 @@ Trained train(const RunConfig& config, int64_t steps, bool recorded = true) {
     EXPECT_TRUE(made.updated);
     result.losses.push_back(made.loss);
     result.norms.push_back(made.gradient_norm);
-    result.memory.push_back(memory_use().held + memory_use().cached);
+    result.memory.push_back(device_allocator().use().held + device_allocator().use().cached);
   }
   result.recorded = training.captures();
   for (const Parameter& parameter : model.parameters())

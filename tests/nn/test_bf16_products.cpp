@@ -66,10 +66,10 @@ TEST(Bf16Products, GradientsOfAStepAreNearThoseOfFloat) {
 double saved_bytes(const ModelConfig& config, FloatProducts products) {
   context().products = products;
   const Transformer model(config);
-  const size_t before = memory_use().held;
+  const size_t before = device_allocator().use().held;
   const Var outputs = model.forward(some_ids(4, 512), true);
   context().products = FloatProducts::exact;
-  return static_cast<double>(memory_use().held - before - outputs.value().bytes());
+  return static_cast<double>(device_allocator().use().held - before - outputs.value().bytes());
 }
 
 TEST(Bf16Products, SavedActivationsTakeHalfTheMemory) {

@@ -177,7 +177,7 @@ void measure(PreparedRun& run, Report& report) {
 Report make_report(PreparedRun& run) {
   Report report{};
   report.groups = group_parameters(run.model->parameters());
-  report.limit = memory_limit();
+  report.limit = device_allocator().limit();
   report.flops_per_token = flops_per_token(*run.model);
   report.tokens = run.config.batch * run.config.accumulate * run.task->length();
   const MemoryParts saved = run.memory();

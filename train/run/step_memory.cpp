@@ -110,11 +110,11 @@ MeasuredStep measure_step(Model& model, Optimizer& optimizer, const Task& task, 
   model.before_step(step, schedule_end(config));
   config.batch = rows;
   config.accumulate = batches;
-  const size_t before = memory_use().held;
-  reset_memory_peak();
+  const size_t before = device_allocator().use().held;
+  device_allocator().reset_peak();
   const Stopwatch watch;
   TrainingStep(model, optimizer, task, config, false).run(step, config.lr);
-  return {memory_use().peak - before + host_batch_bytes(task, rows), watch.seconds()};
+  return {device_allocator().use().peak - before + host_batch_bytes(task, rows), watch.seconds()};
 }
 
 void refuse_too_large(const RunConfig& config, const MemoryParts& parts, const MemoryLimit& limit) {
@@ -131,13 +131,13 @@ void refuse_too_large(const RunConfig& config, const MemoryParts& parts, const M
 }
 
 void refuse_too_many_weights(const RunConfig& config, const ModelConfig& model) {
-  refuse_too_large(config, parts_of(config, model, 0), memory_limit());
+  refuse_too_large(config, parts_of(config, model, 0), device_allocator().limit());
 }
 
 void refuse_what_cannot_fit(const RunConfig& config, const Task& task, double max_seconds) {
   const ModelConfig model = model_config(config, task.shape());
   refuse_too_many_weights(config, model);
-  const MemoryLimit limit = memory_limit();
+  const MemoryLimit limit = device_allocator().limit();
   const double weights = weight_bytes(model);
   const double most = (config.ema > 0 ? 5 : 4) * weights +
                       static_cast<double>(config.batch * task.length()) * token_bytes(model);
@@ -149,7 +149,7 @@ void refuse_what_cannot_fit(const RunConfig& config, const Task& task, double ma
   const Stopwatch watch;
   const auto parts_from = [&](int64_t rows) {
     const double peak = extrapolate(config, task, rows);
-    release_memory_cache();
+    device_allocator().release_cache();
     return parts_of(config, model, (peak - weights) / kMargin);
   };
   if (config.batch < 2) return;

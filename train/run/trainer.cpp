@@ -161,7 +161,7 @@ void Trainer::write_settings() {
 }
 
 int Trainer::run() try {
-  reset_memory_peak();
+  device_allocator().reset_peak();
   agree_to_stop();
   try {
     if (validates_first_ && validate(true)) try_to_save();  // the start may stay the best

@@ -58,7 +58,7 @@ void Trainer::record_step(double learning_rate, const StepResult& result) {
   const double steps = static_cast<double>(step_ - first_step_);
   const double tokens_per_s =
       steps * static_cast<double>(config_.batch * config_.accumulate * task_->length()) / elapsed;
-  double peak = static_cast<double>(memory_use().peak);
+  double peak = static_cast<double>(device_allocator().use().peak);
   if (progress_.due(last)) {
     const std::string left =
         step_ - first_step_ < kTimedAfter
