@@ -24,16 +24,6 @@
 namespace linea {
 namespace {
 
-// A constant [B,H,rows,columns] of element(bh, row, column).
-template <typename Element>
-Var matrix(const Var& like, int64_t rows, int64_t columns, const Element& element) {
-  std::vector<double> values;
-  for (int64_t bh = 0; bh < like.size(0) * like.size(1); ++bh)
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j) values.push_back(element(bh, i, j));
-  return Var(Tensor::from(values, {like.size(0), like.size(1), rows, columns}, like.dtype()));
-}
-
 double log_of(bool seen) { return seen ? 0 : -std::numeric_limits<double>::infinity(); }
 
 // The sets of the queries of a head: those of a cluster c, in an order of their own, see T_c.
@@ -125,13 +115,13 @@ class ClusteredAttention final : public Attention {
     const auto cluster = [&](int64_t bh, int64_t i) {
       return clusters[static_cast<size_t>(bh * N + i)];
     };
-    const Var member = matrix(in.q, N, C, [&](int64_t bh, int64_t i, int64_t c) {
+    const Var member = constant_matrix(in.q, N, C, [&](int64_t bh, int64_t i, int64_t c) {
       return cluster(bh, i) == c ? 1.0 : 0.0;
     });
-    const Var mean = matrix(in.q, C, N, [&](int64_t bh, int64_t c, int64_t i) {
+    const Var mean = constant_matrix(in.q, C, N, [&](int64_t bh, int64_t c, int64_t i) {
       return cluster(bh, i) == c ? 1 / sizes[static_cast<size_t>(bh * C + c)] : 0.0;
     });
-    const Var exists = matrix(in.q, C, N, [&](int64_t bh, int64_t, int64_t j) {
+    const Var exists = constant_matrix(in.q, C, N, [&](int64_t bh, int64_t, int64_t j) {
       return log_of(j < valid[static_cast<size_t>(bh / H)]);
     });
     const Var a = softmax(add(scaled_scores(matmul(mean, in.q), in.k), exists));
@@ -144,13 +134,13 @@ class ClusteredAttention final : public Attention {
                  end = first + std::min(keys_, N);
       return c >= 0 && std::find(first, end, static_cast<int32_t>(j)) != end;
     };
-    const Var top = matrix(
+    const Var top = constant_matrix(
         in.q, C, N, [&](int64_t bh, int64_t c, int64_t j) { return is_top(bh, c, j) ? 1.0 : 0.0; });
     const Var rest = add(scale(top, -1), Var(Tensor::full(top.shape(), top.dtype(), 1.0)));
-    const Var b = softmax(
-        add(scaled_scores(in.q, in.k), matrix(in.q, N, N, [&](int64_t bh, int64_t i, int64_t j) {
-              return log_of(is_top(bh, cluster(bh, i), j));
-            })));
+    const Var b = softmax(add(scaled_scores(in.q, in.k),
+                              constant_matrix(in.q, N, N, [&](int64_t bh, int64_t i, int64_t j) {
+                                return log_of(is_top(bh, cluster(bh, i), j));
+                              })));
     const Var ones(Tensor::full({N, N}, in.q.dtype(), 1.0));
     const Var m = matmul(member, matmul(multiply(a, top), ones));  // m_c(i) in all of row i
     return matmul(add(multiply(m, b), matmul(member, multiply(a, rest))), in.v);

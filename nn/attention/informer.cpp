@@ -125,11 +125,10 @@ class InformerAttention final : public Attention {
     const int64_t N = in.q.size(2);
     const std::vector<int32_t> selected =
         decide_rows(in, [&] { return choose_by_loops(in, mask); }).to_vector<int32_t>();
-    std::vector<double> factors;
-    for (size_t at = 0; at < selected.size() * static_cast<size_t>(N); ++at)
-      factors.push_back(selected[at / static_cast<size_t>(N)] > 0 ? 1 : 0);
-    const Var all = scaled_scores(in.q, in.k),
-              scores = multiply(all, Var(Tensor::from(factors, all.shape(), in.q.dtype())));
+    const Var factors = constant_matrix(in.q, N, N, [&](int64_t bh, int64_t i, int64_t) {
+      return selected[static_cast<size_t>(bh * N + i)] > 0 ? 1 : 0;
+    });
+    const Var scores = multiply(scaled_scores(in.q, in.k), factors);
     return naive::softmax_attention(scores, in.v, mask, [&](int64_t bh, int64_t i, int64_t) {
       return selected[static_cast<size_t>(bh * N + i)] >= 0;
     });

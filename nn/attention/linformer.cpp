@@ -71,11 +71,9 @@ class Linformer final : public Attention {
 
   // W^T X with one W for each sequence and head, X with rows of zeros up to `length`.
   Var mixed(const Var& x, const Var& w) const {
-    const int64_t B = x.size(0), H = x.size(1), N = x.size(2);
-    std::vector<double> diagonal(static_cast<size_t>(B * H * length_ * N));
-    for (int64_t bh = 0; bh < B * H; ++bh)
-      for (int64_t n = 0; n < N; ++n) diagonal[static_cast<size_t>((bh * length_ + n) * N + n)] = 1;
-    const Var place(Tensor::from(diagonal, {B, H, length_, N}, x.dtype()));
+    const int64_t B = x.size(0), H = x.size(1);
+    const Var place = constant_matrix(x, length_, x.size(2),
+                                      [](int64_t, int64_t i, int64_t n) { return i == n ? 1 : 0; });
     const Var all = reshape(repeat(w, B * H / w.size(0)), {B, H, length_, slots_});
     return matmul(all, matmul(place, x), true);
   }

@@ -258,15 +258,11 @@ class LunaAttention final : public Attention {
       return naive::softmax_attention(scaled_scores(in.q, keys), values, {false, {}});
     }
     // The weights of the mean over the positions j that t sees, [B,H,N,N].
-    const std::vector<double> seen = naive::log_mask({B, H, N, N}, DType::f64, mask).to_doubles();
-    std::vector<double> means;
-    for (size_t row = 0; row < seen.size(); row += static_cast<size_t>(N)) {
-      const auto first = seen.begin() + static_cast<std::ptrdiff_t>(row);
-      const auto count = static_cast<double>(std::count(first, first + N, 0.0));
-      std::transform(first, first + N, std::back_inserter(means),
-                     [count](double log) { return log == 0 ? 1 / count : 0; });
-    }
-    const Var mean(Tensor::from(means, {B, H, N, N}, in.q.dtype()));
+    const std::vector<int32_t> valid = mask.lengths(B, N);
+    const Var mean = constant_matrix(in.q, N, N, [&](int64_t bh, int64_t t, int64_t j) {
+      const int64_t count = std::min<int64_t>(t + 1, valid[static_cast<size_t>(bh / H)]);
+      return j < count ? 1 / static_cast<double>(count) : 0;
+    });
     const Var a =
         scale(pointwise(Pointwise::softplus, scale(scores, kLog2)), 1 / kLog2);  // [B,H,m,N]
     const Var weights = softmax(matmul(multiply(scaled_scores(in.q, k), mean), a, false, true));

@@ -147,10 +147,9 @@ class McaAttention final : public Attention {
     const Var all = transposed(w);  // [H,r D,D]
     Var sum;
     for (int64_t t = 0; t < ratio_; ++t) {
-      std::vector<double> chooses(static_cast<size_t>(B * H * blocks * N));
-      for (int64_t row = 0; row < B * H * blocks; ++row)
-        chooses[static_cast<size_t>(row * N + row % blocks * ratio_ + t)] = 1;
-      const Var rows = matmul(Var(Tensor::from(chooses, {B, H, blocks, N}, x.dtype())), x);
+      const Var chooses = constant_matrix(
+          x, blocks, N, [&](int64_t, int64_t c, int64_t n) { return n == c * ratio_ + t ? 1 : 0; });
+      const Var rows = matmul(chooses, x);
       const Var one =
           reshape(columns(reshape(all, {H, ratio_ * D * D}), t * D * D, D * D), {H, D, D});
       const Var term = matmul(rows, repeat(one, B));

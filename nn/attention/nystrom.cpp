@@ -129,17 +129,14 @@ class NystromAttention final : public Attention {
  private:
   // The definition by full matrices; 0 in sequences without valid positions.
   Var by_landmarks(const Var& q, const Var& k, const Var& v, const Tensor& valid) const {
-    const int64_t B = q.size(0), H = q.size(1), N = q.size(2), m = landmarks_;
+    const int64_t H = q.size(1), N = q.size(2), m = landmarks_;
     const std::vector<int32_t> lengths = valid.to_vector<int32_t>();
-    std::vector<double> shares;  // of the rows in the means, [B,H,m,N]
-    for (int64_t bh = 0; bh < B * H; ++bh)
-      for (int64_t c = 0; c < m; ++c)
-        for (int64_t n = 0; n < N; ++n) {
-          const int64_t L = lengths[static_cast<size_t>(bh / H)], first = c * L / m,
-                        end = (c + 1) * L / m;
-          shares.push_back(n >= first && n < end ? 1 / static_cast<double>(end - first) : 0);
-        }
-    const Var means(Tensor::from(shares, {B, H, m, N}, q.dtype()));
+    // The shares of the rows in the means.
+    const Var means = constant_matrix(q, m, N, [&](int64_t bh, int64_t c, int64_t n) {
+      const int64_t L = lengths[static_cast<size_t>(bh / H)], first = c * L / m,
+                    end = (c + 1) * L / m;
+      return n >= first && n < end ? 1 / static_cast<double>(end - first) : 0;
+    });
     const Var mean_q = matmul(means, q), mean_k = matmul(means, k),
               f = softmax(scaled_scores(q, mean_k)), a = softmax(scaled_scores(mean_q, mean_k));
     const Var z = refined(a, start_by_products(a));

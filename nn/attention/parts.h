@@ -21,6 +21,16 @@ std::unique_ptr<Attention> construct(const AttentionOptions& options) {
 // q.k / sqrt(D) of q [B,H,n,D] and k [B,H,m,D], on the tape: [B,H,n,m].
 Var scaled_scores(const Var& q, const Var& k);
 
+// A constant [B,H,rows,columns] of element(bh, row, column); B, H and dtype are those of `like`.
+template <typename Element>
+Var constant_matrix(const Var& like, int64_t rows, int64_t columns, const Element& element) {
+  std::vector<double> values;
+  for (int64_t bh = 0; bh < like.size(0) * like.size(1); ++bh)
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j) values.push_back(element(bh, i, j));
+  return Var(Tensor::from(values, {like.size(0), like.size(1), rows, columns}, like.dtype()));
+}
+
 // FLOPs of softmax attention whose positions read so many keys: forward Q K^T and A V; backward Q
 // K^T again, dV, dA, dQ, dK.
 AttentionFlops softmax_flops(const AttentionOptions& options, double keys);

@@ -81,10 +81,10 @@ class SinkhornAttention final : public Attention {
     const Var s = weights(in.q, k, mask.causal, length);
     const auto same = [&](int64_t, int64_t i, int64_t j) { return i % b == j % b ? 1.0 : 0.0; };
     const auto of_block = [&](int64_t, int64_t i, int64_t m) { return i / b == m ? 1.0 : 0.0; };
-    const Var of_keys = constant(in.q, N, s.size(3), of_block),
-              expanded = matmul(matmul(constant(in.q, rows, s.size(2), of_block), s), of_keys,
-                                false, true),
-              mix = multiply(expanded, constant(in.q, rows, N, same));
+    const Var of_keys = constant_matrix(in.q, N, s.size(3), of_block),
+              expanded = matmul(matmul(constant_matrix(in.q, rows, s.size(2), of_block), s),
+                                of_keys, false, true),
+              mix = multiply(expanded, constant_matrix(in.q, rows, N, same));
     const Var keys = join_rows({k, matmul(mix, k)}), values = join_rows({v, matmul(mix, v)});
     return naive::softmax_attention(scaled_scores(in.q, keys), values, {false, {}},
                                     [&](int64_t bh, int64_t i, int64_t key) {
@@ -152,16 +152,6 @@ class SinkhornAttention final : public Attention {
                        static_cast<uint64_t>(std::max<int64_t>(step_, 0))}};
   }
 
-  // f(bh, i, j) of all elements of [B,H,rows,columns], B, H and dtype those of `like`.
-  template <typename F>
-  static Var constant(const Var& like, int64_t rows, int64_t columns, const F& f) {
-    const Shape shape{like.size(0), like.size(1), rows, columns};
-    std::vector<double> values;
-    for (int64_t at = 0; at < shape.numel(); ++at)
-      values.push_back(f(at / (rows * columns), at / columns % rows, at % columns));
-    return Var(Tensor::from(values, shape, like.dtype()));
-  }
-
   // S, by the definition: sums of exp R. length(bh): the valid rows.
   template <typename Length>
   Var weights(const Var& q, const Var& k, bool causal, const Length& length) const {
@@ -181,12 +171,12 @@ class SinkhornAttention final : public Attention {
     const auto summed = [&](int64_t, int64_t m, int64_t other) {
       return !causal || other <= m ? 1.0 : 0.0;
     };
-    const Var q_means = matmul(constant(q, M, N, in_mean), q),
-              k_means = matmul(constant(q, N / b, N, in_block), k);
+    const Var q_means = matmul(constant_matrix(q, M, N, in_mean), q),
+              k_means = matmul(constant_matrix(q, N / b, N, in_block), k);
     Var s = multiply(exp(scale(matmul(q_means, k_means, false, true), scale_)),
-                     constant(q, M, N / b, sources));
+                     constant_matrix(q, M, N / b, sources));
     for (int64_t t = 0; t < iterations_; ++t)
-      s = normalize(quotient(s, matmul(constant(q, M, M, summed), s)));
+      s = normalize(quotient(s, matmul(constant_matrix(q, M, M, summed), s)));
     return iterations_ == 0 ? normalize(s) : s;
   }
 
