@@ -100,8 +100,7 @@ PackedPositions::PackedPositions(const Tensor& ids, const ModelConfig& config) {
   before = tensor_of(befores);
   order = Tensor::from(orders, {B, N});
   if (config.layer_convolution != "none")
-    convolution =
-        convolution_rows(positions, M, convolution_offsets(config.layer_convolution, config), N);
+    convolution = convolution_rows(positions, M, convolution_offsets(config), N);
 }
 
 }  // namespace linea

@@ -8,8 +8,8 @@
 
 namespace linea {
 
-ConvolutionShape convolution_offsets(const std::string& kind, const ModelConfig& config) {
-  if (kind == "1d") return {.count = 4, .offset = {0, 1, 2, 3}};
+ConvolutionShape convolution_offsets(const ModelConfig& config) {
+  if (config.layer_convolution == "1d") return {.count = 4, .offset = {0, 1, 2, 3}};
   const int64_t W = config.image_width, C = config.image_channels;
   return {.count = 6,
           .offset = {0, 1, 2, C * W - C - 1, C * W - 1, C * W + C - 1},
@@ -19,8 +19,8 @@ ConvolutionShape convolution_offsets(const std::string& kind, const ModelConfig&
           .channels = C};
 }
 
-int64_t convolution_reach(const std::string& kind, const ModelConfig& config) {
-  return kind == "none" ? 0 : convolution_offsets(kind, config).ring() - 1;
+int64_t convolution_reach(const ModelConfig& config) {
+  return config.layer_convolution == "none" ? 0 : convolution_offsets(config).ring() - 1;
 }
 
 void ConvolutionState::clear(int64_t sequence, int64_t first, int64_t end) const {
@@ -32,13 +32,12 @@ void ConvolutionState::clear(int64_t sequence, int64_t first, int64_t end) const
 }
 
 CausalConvolution::CausalConvolution(ParameterInit& init, const std::string& name,
-                                     const std::string& kind, const ModelConfig& config,
-                                     int64_t columns) {
-  if (kind == "none") return;
-  offsets = convolution_offsets(kind, config);
-  std::vector<float> values(static_cast<size_t>(offsets.count * columns));
-  std::fill_n(values.begin(), columns, 1.0f);
-  weight = Var(Tensor::from(values, {offsets.count, columns}), true);
+                                     const ModelConfig& config) {
+  if (config.layer_convolution == "none") return;
+  offsets = convolution_offsets(config);
+  std::vector<float> values(static_cast<size_t>(offsets.count * config.dim));
+  std::fill_n(values.begin(), config.dim, 1.0f);
+  weight = Var(Tensor::from(values, {offsets.count, config.dim}), true);
   init.add({name + ".weight", weight, true});
 }
 

@@ -30,9 +30,8 @@ struct ConvolutionState {
 
 struct CausalConvolution {
   CausalConvolution() = default;
-  // kind none: the identity, without a parameter.
-  CausalConvolution(ParameterInit& init, const std::string& name, const std::string& kind,
-                    const ModelConfig& config, int64_t columns);
+  // Of rows of `dim` columns. layer_convolution none: the identity, without a parameter.
+  CausalConvolution(ParameterInit& init, const std::string& name, const ModelConfig& config);
 
   // x [B,N,columns], of some positions where `rows` are given; with a state, one position
   // [B,1,columns] of sampling.
@@ -45,9 +44,9 @@ struct CausalConvolution {
 };
 
 inline std::vector<std::string> convolution_kinds() { return {"none", "1d", "2d"}; }
-// The offsets of a kind, without B, N, C.
-ConvolutionShape convolution_offsets(const std::string& kind, const ModelConfig& config);
-// How many positions back it reads.
-int64_t convolution_reach(const std::string& kind, const ModelConfig& config);
+// The offsets of a model's kind, 1d or 2d, without B, N, C.
+ConvolutionShape convolution_offsets(const ModelConfig& config);
+// How many positions back it reads; 0 without one.
+int64_t convolution_reach(const ModelConfig& config);
 
 }  // namespace linea

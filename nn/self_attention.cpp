@@ -72,7 +72,7 @@ std::string projections(const AttentionTraits& traits) {
 SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
                              const ModelConfig& config, int64_t layer, uint32_t dropout_stream)
     : heads(config.heads),
-      convolution(init, prefix + "convolution1", config.layer_convolution, config, config.dim),
+      convolution(init, prefix + "convolution1", config),
       norm(init, prefix + "norm1", config.dim, config.bias),
       attention(make_layer_attention(config, layer)),
       stream_id(dropout_stream),

@@ -19,7 +19,7 @@ LayerState* state_of(const BlockPass& pass, int64_t layer) {
 
 FeedForward::FeedForward(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                          uint32_t dropout_stream)
-    : convolution(init, prefix + "convolution2", config.layer_convolution, config, config.dim),
+    : convolution(init, prefix + "convolution2", config),
       norm(init, prefix + "norm2", config.dim, config.bias),
       up(init, prefix + "up", config.dim, config.ffn, kInitStd, config.bias, 1),
       down(init, prefix + "down", config.ffn, config.dim, config.residual_std(), config.bias, 1),

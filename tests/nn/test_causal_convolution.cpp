@@ -57,7 +57,9 @@ void expect_windows_of_pixels(const ImageSize& size) {
   ModelConfig config;
   config.image_width = size.width;
   config.image_channels = size.channels;
-  CausalConvolution convolution(init, "windows", "2d", config, 1);
+  config.layer_convolution = "2d";
+  config.dim = 1;
+  CausalConvolution convolution(init, "windows", config);
   convolution.weight = Var(random_tensor({6, 1}, 1, 1, 0, DType::f32), true);
   const Var x(random_tensor({1, N, 1}, 2, 1, 0, DType::f32), true);
   const Tensor dy = random_tensor({1, N, 1}, 3, 1, 0, DType::f32);

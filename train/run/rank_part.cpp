@@ -112,7 +112,7 @@ void check_sequence_ranks(const Model& model, const Task& task, int64_t parts) {
             "choose linear, performer, soft-vq, vq, gdn, ssd, retnet, gla or kda, or {}",
             label_of(config.attention_of(layer)), remedy);
   }
-  const int64_t N = task.length(), reach = convolution_reach(config.layer_convolution, config);
+  const int64_t N = task.length(), reach = convolution_reach(config);
   require(N >= kSmallUnit * parts,
           "sequences of {} positions have less than {} for each of {} parts: "
           "use longer ones, or fewer `sequence_ranks`",
