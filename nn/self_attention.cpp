@@ -123,8 +123,8 @@ Var SelfAttention::mix(const AttentionInputs& in, const BlockPass& pass, LayerSt
     if (in.qkv.defined()) split_parts(apart, 0);
     pass.inputs->push_back(apart);
   }
-  add_auxiliary_loss(*attention, in, pass, pass.auxiliary);
-  return attention->forward(in, pass);
+  add_auxiliary_loss(*attention, in, pass.mask, pass.auxiliary);
+  return attention->forward(in, pass.mask);
 }
 
 // residual + dropout(out(y)), with y normalized and gated by x where the model does so.

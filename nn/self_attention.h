@@ -34,7 +34,8 @@ struct GateLayer : Linear {
 
 // A pass through the blocks of a model: which rows exist, and, where they are only some of the positions of
 // their sequences, which rows convolutions read.
-struct BlockPass : AttentionMask {
+struct BlockPass {
+  AttentionMask mask{};
   ConvolutionRows convolution{};
   float dropout = 0;
   // Where they are not null: what attentions add to the loss is added to *auxiliary; *inputs gets what the attention

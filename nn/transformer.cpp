@@ -66,15 +66,12 @@ Var Transformer::embed(const Tensor& ids) const {
 }
 
 Var Transformer::forward(const ModelInputs& in, bool training, Var* auxiliary) const {
-  BlockPass pass;
-  pass.auxiliary = auxiliary;
-  return outputs(run(in, training, pass));
+  return outputs(run(in, training, {.auxiliary = auxiliary}));
 }
 
 Var Transformer::run(const ModelInputs& in, bool training, BlockPass pass) const {
   pass.dropout = training ? static_cast<float>(config_.dropout) : 0;
-  pass.causal = config_.causal;
-  pass.valid = in.valid;
+  pass.mask = {config_.causal, in.valid};
   const Var x = dropout(embed(in.ids), pass.dropout, 0);
   return blank_ ? run_packed(x, in.ids, training, pass) : run_blocks(x, training, pass);
 }
@@ -99,7 +96,7 @@ Var Transformer::run_packed(const Var& x, const Tensor& ids, bool training, Bloc
   const PackedPositions positions(ids, config_);
   const int64_t dim = config_.dim;
   const Var all = reshape(x, {ids.numel(), dim});
-  pass.valid = positions.lengths;
+  pass.mask.valid = positions.lengths;
   pass.convolution = positions.convolution;
   const Var h = reshape(run_blocks(embedding(all, positions.computed), training, pass),
                         {positions.computed.numel(), dim});
@@ -114,9 +111,7 @@ std::vector<AttentionInputs> Transformer::attention_inputs(const ModelInputs& in
   require(config_.stored == DType::f32, "what attentions mix is shown of models in float32");
   const NoGrad no_grad;
   std::vector<AttentionInputs> all;
-  BlockPass pass;
-  pass.inputs = &all;
-  run(in, false, pass);
+  run(in, false, {.inputs = &all});
   return all;
 }
 
@@ -129,8 +124,7 @@ void Transformer::prepare_for_sampling() {
   std::vector<Linear*> linears;
   for (TransformerBlock& block : blocks_)
     for (Linear* linear : block.linears()) linears.push_back(linear);
-  if (blank_)
-    for (Linear* linear : {&blank_->up, &blank_->down}) linears.push_back(linear);
+  if (blank_) linears.insert(linears.end(), {&blank_->up, &blank_->down});
   linears.push_back(&output_);
   if (context().sizes.panels) return pack_panels(linears, config_.panels);
   for (TransformerBlock& block : blocks_) cast_weights(block.weights(), config_.stored);
@@ -169,10 +163,8 @@ Tensor Transformer::decode(DecodeState& state, const Tensor& ids) const {
   const NoGrad no_grad;
   const Transformer& model = *state.weights;
   const int64_t B = ids.numel();
-  BlockPass pass;
-  pass.states = &state.layers;
-  const Tensor embedded = embed_position(state, ids.reshape({B}));
-  const Var x = model.run_blocks(Var(embedded.reshape({B, 1, config_.dim})), false, pass);
+  const Var embedded(embed_position(state, ids.reshape({B})).reshape({B, 1, config_.dim})),
+      x = model.run_blocks(embedded, false, {.states = &state.layers});
   if (blank_) ops::copy_into(x.value().reshape({B, config_.dim}), state.hidden);
   return model.outputs(x).value().reshape({B, head_.outputs()});
 }
@@ -203,10 +195,9 @@ void Transformer::scale_queries_from_softmax(int64_t layer) {
 }
 
 int64_t Transformer::matrix_weights() const {
-  const int64_t dim = config_.dim, attention = config_.attention_output == "gated" ? 5 : 4;
-  int64_t matrices = config_.layers * attention;
-  for (const auto& layer : attentions_)
-    matrices -= 3 - static_cast<int64_t>(projections(layer->traits()).size());
+  const int64_t dim = config_.dim, outputs = config_.attention_output == "gated" ? 2 : 1;
+  int64_t matrices = config_.layers * outputs;
+  for (const auto& layer : attentions_) matrices += std::ssize(projections(layer->traits()));
   return matrices * dim * dim + config_.layers * 2 * dim * config_.ffn + dim * head_.outputs();
 }
 
