@@ -1,8 +1,10 @@
-#include "nn/blank_sampling.h"
-
+// Sampling of images by a model that skips blank positions (nn/blank.h): each row is at a position of its
+// own, so that the blocks run once for the next position of every row that is not blank, and blank
+// positions between them take the small layer alone.
 #include <algorithm>
 
 #include "nn/blank.h"
+#include "nn/generation.h"
 
 namespace linea {
 namespace {

@@ -30,7 +30,7 @@ struct ConvolutionState {
 
 struct CausalConvolution {
   CausalConvolution() = default;
-  // Of rows of `dim` columns. layer_convolution none: the identity, without a parameter.
+  // For rows of `dim` columns. layer_convolution none: the identity, without a parameter.
   CausalConvolution(ParameterInit& init, const std::string& name, const ModelConfig& config);
 
   // x [B,N,columns], of some positions where `rows` are given; with a state, one position

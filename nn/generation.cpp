@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "nn/blank_sampling.h"
 #include "tensor/backend.h"
 #include "tensor/ops.h"
 

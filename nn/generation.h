@@ -45,6 +45,11 @@ TokenRows sample_tokens(const Model& model, const SamplingOptions& options, cons
                         int64_t count, const TokenCallback& on_tokens = {},
                         std::string* not_captured = nullptr);
 
+// sample_tokens of a model that skips blank positions (nn/blank.h): the tokens of its parallel form, with the random
+// numbers of their rows and positions. Error: more tokens than the model's length.
+TokenRows sample_skipping(const Model& model, const SamplingOptions& options,
+                          const TokenRows& prompt, int64_t count, const TokenCallback& on_tokens);
+
 // Samples a token for each row of outputs, with the random numbers of rows from `first_row` on at this step.
 // With guidance outputs are those of the rows with their classes, then of those without.
 void sample_rows(const Model& model, const SamplingOptions& options, const Tensor& outputs,

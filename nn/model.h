@@ -113,7 +113,7 @@ class Model {
   void count_position(DecodeState& state) const;
   virtual Tensor decode(DecodeState&, const Tensor&) const { return {}; }  // start() refuses
   // With skip_blank a sequence steps from one position that is not blank to the next, at positions of
-  // its own; sample_skipping() (nn/blank_sampling.h) is made of these.
+  // its own; sample_skipping() (nn/blank_sampling.cpp) is made of these.
   // Outputs [K,...] of blank positions i32 [K] of some sequences i32 [K], after what they have read.
   virtual Tensor decode_blank(const DecodeState&, const Tensor&, const Tensor&) const { return {}; }
   // Positions from `first` to before `end` of a sequence are blank: later ones read nothing there.

@@ -39,17 +39,11 @@ Transformer::Transformer(const ModelConfig& config) : Model(config) {
   blank_.emplace(init, "blank.", small, 0);
 }
 
-// The tokens that are predicted come first in the table.
-Linear Transformer::tied_output() const {
-  Linear linear;
-  linear.weight = rows(tokens_.weight, 0, config_.vocab_size);
-  return linear;
-}
-
 Var Transformer::outputs(const Var& x) const {
   const ModuleScope scope("output_head");
   LayerNorm norm = norm_;
-  Linear output = output_.weight.defined() ? output_ : tied_output();
+  Linear output = output_;
+  if (!output.weight.defined()) output.weight = tied_weight();
   cast_weights({&norm.weight, &norm.bias, &output.weight, &output.bias}, x.dtype());
   return norm_linear(x, norm, output);
 }
@@ -118,7 +112,7 @@ std::vector<AttentionInputs> Transformer::attention_inputs(const ModelInputs& in
 // A copy of the model shares its parameters until they are packed or cast.
 void Transformer::prepare_for_sampling() {
   const NoGrad no_grad;
-  if (config_.tie) output_ = tied_output();
+  if (config_.tie) output_.weight = tied_weight();
   positions_.weight = positions_.table(config_.length);
   positions_.axes.clear();
   std::vector<Linear*> linears;

@@ -42,7 +42,8 @@ class Transformer final : public Model {
   int64_t matrix_weights() const override;
 
  private:
-  Linear tied_output() const;
+  // The weight of a tied output layer: the tokens that are predicted come first in the table.
+  Var tied_weight() const { return rows(tokens_.weight, 0, config_.vocab_size); }
   Var embed(const Tensor& ids) const;
   Var outputs(const Var& x) const;
   // What the outputs of all positions read; `pass`: what it gives besides that.

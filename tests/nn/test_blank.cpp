@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "autograd/gradcheck.h"
-#include "nn/blank_sampling.h"
+#include "nn/generation.h"
 #include "nn/transformer.h"
 #include "tests/expect_error.h"
 
