@@ -14,9 +14,9 @@ import sys
 BUDGETS = {
     "base": 530,
     "parallel": 810,
-    "tensor": 7718,
-    "autograd": 3865,
-    "nn": 4007,
+    "tensor": 7480,
+    "autograd": 3715,
+    "nn": 3755,
     "cuda": 10360,
     "data": 5759,
     "train": 6747,
