@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Builds the release version and runs its tests. --all also runs those of the installed package, of several processes
-# and of the emulated GPU (with every memory access checked: tools/check-races.sh); damaged files, breaks of the checks and the
-# forms in bf16; the numeric tests with the kernels of an older processor, and those of the libraries under the address and
-# undefined-behavior sanitizers (all of them: tools/check-sanitized.sh); it compiles the CUDA backend by nvcc, runs
-# clang-tidy, compares models with their definition in NumPy where that is installed, and looks at the lessons' pages in
-# a browser.
+# and of the emulated GPU (with every memory access checked: tools/check-races.sh); damaged files, breaks of the checks and
+# the forms in bf16; every second numeric test with the kernels of an older processor, and those of the libraries under
+# the address and undefined-behavior sanitizers (all of them: tools/check-sanitized.sh); it compiles the CUDA backend by
+# nvcc, runs clang-tidy, compares models with their definition in NumPy where that is installed, and looks at the lessons'
+# pages in a browser.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/tools/setup.sh"
 
@@ -17,6 +17,10 @@ esac
 
 [ "$all" = no ] || linea_test_packages+=("${linea_check_packages[@]}")
 install_missing "${linea_packages[@]}" "${linea_test_packages[@]}"
+if [ "$all" = yes ]; then  # while the build runs: it waits for the network more than for a core
+  { install_missing "${linea_page_packages[@]}" || echo "Without these the pages are not checked in a browser."; } &
+  page_packages=$!
+fi
 say "Checks of the sources"
 tools/check.sh
 EXTRA=(-DLINEA_WERROR=ON -DLINEA_NATIVE=OFF)
@@ -40,12 +44,12 @@ if [ "$all" = yes ]; then
   say "Models read by tools/linea_model.py"
   python3 tools/check_linea_model.py build/release
   if grep -q avx2 /proc/cpuinfo; then
-    say "Numeric tests with the kernels of a Haswell processor, OpenBLAS's and ours"
-    OPENBLAS_CORETYPE=Haswell LINEA_ISA=AVX2 run_tests release -L 'tensor|autograd|nn' -E '^Sabotage|^Products/ThreadCounts|^SequenceParts|^DeepChain'
+    say "Every second numeric test with the kernels of a Haswell processor, OpenBLAS's and ours"
+    OPENBLAS_CORETYPE=Haswell LINEA_ISA=AVX2 run_tests release -I 1,,2 -L 'tensor|autograd|nn' -E '^Sabotage|^Products/ThreadCounts|^SequenceParts|^DeepChain'
   fi
   tools/check-sanitized.sh --libraries
   say "Pages of the lessons"
-  install_missing "${linea_page_packages[@]}" || echo "Without these the pages are not checked in a browser."
+  wait "$page_packages"
   lab=$(mktemp -d)
   (cd "$lab" && "$OLDPWD/build/release/linea" lab run all --quick --out lab >/dev/null)
   tools/check-pages.sh "$lab/lab"
