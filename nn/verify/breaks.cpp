@@ -11,7 +11,8 @@ namespace linea::sabotage {
 namespace {
 
 // The forward pass is another function of the right attention.
-using Forward = Var (*)(const Attention& right, AttentionInputs in, const AttentionMask& mask);
+using Forward = Var (*)(const Attention& right, const AttentionInputs& in,
+                        const AttentionMask& mask);
 
 template <Forward kWrong>
 class WrongForward final : public Saboteur {
@@ -23,34 +24,39 @@ class WrongForward final : public Saboteur {
 };
 
 // Gradients of q and k are 1% too large, as where the derivative of a feature map is wrong.
-Var with_wrong_gradient(const Attention& right, AttentionInputs in, const AttentionMask& mask) {
-  in.q = with_gradient_times(in.q, 1.01);
-  in.k = with_gradient_times(in.k, 1.01);
-  return right.forward(in, mask);
+Var with_wrong_gradient(const Attention& right, const AttentionInputs& in,
+                        const AttentionMask& mask) {
+  AttentionInputs wrong = in;
+  wrong.q = with_gradient_times(in.q, 1.01);
+  wrong.k = with_gradient_times(in.k, 1.01);
+  return right.forward(wrong, mask);
 }
 
 // Causal is asked for, and not done.
-Var that_sees_all(const Attention& right, AttentionInputs in, const AttentionMask& mask) {
+Var that_sees_all(const Attention& right, const AttentionInputs& in, const AttentionMask& mask) {
   return right.forward(in, {false, mask.valid});
 }
 
 // Keys are stabilized by the largest of the whole sequence: the future shows in the past.
-Var with_leaky_stabilizer(const Attention& right, AttentionInputs in, const AttentionMask& mask) {
+Var with_leaky_stabilizer(const Attention& right, const AttentionInputs& in,
+                          const AttentionMask& mask) {
   const std::vector<double> keys = in.k.value().to_doubles();
   const double largest = *std::max_element(keys.begin(), keys.end());
-  in.k = add(in.k, Var(Tensor::full(in.k.shape(), in.k.dtype(), -largest)));
-  return right.forward(in, mask);
+  AttentionInputs wrong = in;
+  wrong.k = add(in.k, Var(Tensor::full(in.k.shape(), in.k.dtype(), -largest)));
+  return right.forward(wrong, mask);
 }
 
 // Padded keys stay in the denominator: their values are taken out, their weights are not.
-Var with_padding_in_denominator(const Attention& right, AttentionInputs in,
+Var with_padding_in_denominator(const Attention& right, const AttentionInputs& in,
                                 const AttentionMask& mask) {
-  in.v = clear_padding(in.v, mask.valid);
-  return right.forward(in, {mask.causal, {}});
+  AttentionInputs wrong = in;
+  wrong.v = clear_padding(in.v, mask.valid);
+  return right.forward(wrong, {mask.causal, {}});
 }
 
 // exp of scores without taking the largest out first.
-Var that_overflows(const Attention&, AttentionInputs in, const AttentionMask& mask) {
+Var that_overflows(const Attention&, const AttentionInputs& in, const AttentionMask& mask) {
   const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
   const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
   const Var visible(naive::log_mask(scores.shape(), scores.dtype(), mask));
