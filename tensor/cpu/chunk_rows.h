@@ -109,6 +109,16 @@ Operand<T> value_rows(const HeadRows<const T>& all, int64_t bh, int64_t first) {
   return plain(all.at(bh, first), all.row);
 }
 
+// Zeroes the gradients of one bh.
+template <typename T>
+void clear_gradients(const AttentionShape& shape, const AttentionRows<T>& grads, int64_t bh) {
+  for (int64_t i = 0; i < shape.queries; ++i) std::fill_n(grads.q.at(bh, i), shape.key_size, T(0));
+  for (int64_t j = 0; j < shape.keys; ++j) {
+    std::fill_n(grads.k.at(bh, j), shape.key_size, T(0));
+    std::fill_n(grads.v.at(bh, j), shape.value_size, T(0));
+  }
+}
+
 template <typename T>
 Rows<T> keys_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t bh, const Chunk& chunk,
                 bool scaled, Arena<T>& arena) {

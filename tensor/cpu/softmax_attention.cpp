@@ -121,10 +121,7 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape,
   const int64_t D = shape.key_size, M = shape.value_size;
   const int64_t each = kQueries * (2 * kKeys + 2 * D + M + 2) + kKeys * (D + M);
   parallel_arenas<T>(ctx, shape.batch_heads, kGrain, each, [&](int64_t bh, Arena<T> all) {
-    for (int64_t j = 0; j < shape.keys; ++j) {
-      std::fill_n(grads.k.at(bh, j), D, T(0));
-      std::fill_n(grads.v.at(bh, j), M, T(0));
-    }
+    clear_gradients(shape, grads, bh);
     for (int64_t query = 0; query < shape.queries; query += kQueries) {
       Arena<T> arena = all;
       Block block(shape, bh, query);

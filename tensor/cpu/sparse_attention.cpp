@@ -305,11 +305,7 @@ void sparse_attention_backward(Context& ctx, const SparseShape& shape,
   };
   parallel_arenas<T>(ctx, shape.batch_heads, kGrain, each, [&](int64_t bh, Arena<T> arena) {
     if (dbias != nullptr) std::fill_n(dbias + bh * shape.bias_length, shape.bias_length, T(0));
-    for (int64_t i = 0; i < N && !shape.adds; ++i) std::fill_n(grads.q.at(bh, i), D, T(0));
-    for (int64_t j = 0; j < shape.keys && !shape.adds; ++j) {
-      std::fill_n(grads.k.at(bh, j), D, T(0));
-      std::fill_n(grads.v.at(bh, j), M, T(0));
-    }
+    if (!shape.adds) clear_gradients(shape, grads, bh);
     for (int64_t part = 0; part < shape.sets[bh].count; ++part)
       for (int64_t block = 0; block < tiles_of(shape.sets[bh].parts[part].queries.count); ++block)
         one(bh, shape.sets[bh].parts[part], block, arena);

@@ -186,15 +186,11 @@ void listed_attention_backward(Context& ctx, const TopKeysShape& shape,
   const int64_t D = shape.key_size, M = shape.value_size, K = shape.count + 1, N = shape.queries;
   const T scale = static_cast<T>(shape.scale);
   parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int) {
-    for (int64_t j = 0; j < shape.keys && !shape.adds; ++j) {
-      std::fill_n(grads.k.at(bh, j), D, T(0));
-      std::fill_n(grads.v.at(bh, j), M, T(0));
-    }
+    if (!shape.adds) clear_gradients(shape, grads, bh);
     for (int64_t i = 0; i < N; ++i) {
       const T *const q = in.q.at(bh, i), *const from = dy.at(bh, i);
       const T inner = dot(from, y.at(bh, i), M);
       T* const dq = grads.q.at(bh, i);
-      if (!shape.adds) std::fill_n(dq, D, T(0));
       each_chosen(chosen + (bh * N + i) * K, K, [&](int64_t, int64_t j) {
         const T *const k = in.k.at(bh, j), *const v = in.v.at(bh, j);
         const T a = exp_of(scale * dot(q, k, D) - log_sums[bh * N + i]);
