@@ -108,7 +108,7 @@ class ChannelDecays {
   }
 
   void spread(const Chunk& chunk, const Given<T>& in, const ChunkGradients<T>& of,
-              const RowGradients<T>& d, Arena<T> arena) const {
+              const DeltaRows<T>& d, Arena<T> arena) const {
     const int64_t rows = chunk.rows, keys = chunk.keys;
     T *reads = arena.take(C_ * F_), *writes = d.k;  // dk^r, dk^w
     const bool corrects = of.BG != nullptr && keys > 0;

@@ -61,7 +61,7 @@ class HeadDecays {
   }
 
   void spread(const Chunk& chunk, const Given<T>& in, const ChunkGradients<T>& of,
-              const RowGradients<T>& d, Arena<T> arena) const {
+              const DeltaRows<T>& d, Arena<T> arena) const {
     const int64_t rows = chunk.rows, keys = chunk.keys;
     multiply_transposed(rows, F_, M_, {of.dy, M_}, of.state, d.q, false, arena);
     decay_rows(rows, F_, in, d.q);

@@ -31,24 +31,20 @@
 
 namespace linea::cpu {
 
-// The inputs of one chunk; sums: of its log decays, as the class of the decays keeps them, null without;
-// beta null: 1; q null: nothing is read.
+// Rows of one chunk. The inputs; sums: of its log decays, as the class of the decays keeps them, null
+// without; beta null: 1; q null: nothing is read. Or their gradients; beta null: not asked for.
 template <typename T>
-struct Given {
-  const T *q, *k, *v, *beta, *sums;
+struct DeltaRows {
+  T *q, *k, *v, *beta, *sums;
 };
+template <typename T>
+using Given = DeltaRows<const T>;
 
 // Intermediate results of one chunk: from its rows and the state before it.
 template <typename T>
 struct Written {
   T *scores, *rows;              // lower(Q K^T) [rows,keys], X [keys,M]
   T *products, *lower, *missed;  // W, L [keys,keys], U [keys,M], where rows are corrected
-};
-
-// The gradients of the inputs of one chunk; sums null: no decay; beta null: not asked for.
-template <typename T>
-struct RowGradients {
-  T *q, *k, *v, *beta, *sums;
 };
 
 // What a chunk's gradients of queries, keys, decays and state follow from: P [rows,keys], B G
@@ -149,7 +145,7 @@ class DeltaChunks {
             in_.v.at(bh, chunk.first * M_), in_.beta.at(bh, chunk.first),
             decays_.sums(chunk.rows, log_decay, arena)};
   }
-  RowGradients<T> gradients_of(const DeltaGradients<T>& d, int64_t bh, const Chunk& chunk) const {
+  DeltaRows<T> gradients_of(const DeltaGradients<T>& d, int64_t bh, const Chunk& chunk) const {
     const int64_t row = bh * shape_.length + chunk.first;
     return {d.q + row * F_, d.k + row * F_, d.v.at(bh, chunk.first * M_),
             d.beta.at(bh, chunk.first), d.log_decay.at(bh, chunk.first * decays_.width())};
@@ -197,7 +193,7 @@ class DeltaChunks {
 
   // dstate: dS' on entry, dS on return. d: of the rows of the chunk.
   void go_back(const Chunk& chunk, const Given<T>& in, const T* state, const Written<T>& written,
-               const T* dy, T* dstate, const RowGradients<T>& d, Arena<T> arena) const {
+               const T* dy, T* dstate, const DeltaRows<T>& d, Arena<T> arena) const {
     const int64_t rows = chunk.rows, keys = chunk.keys;
     T *P = arena.take(C_ * C_), *G = shape_.corrects ? arena.take(C_ * C_) : nullptr,
       *dE = arena.take(C_ * M_);
