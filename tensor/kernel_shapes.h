@@ -87,7 +87,7 @@ struct HeadShape {
   LINEA_HOST_DEVICE int64_t head(int64_t bh) const { return (first_bh + bh) % heads; }
   // alpha times rows of key_size by the transposed matrices [features,key_size], or, not
   // `transposed`, rows of `features` by the matrices themselves.
-  GemmShape product(bool transposed, double alpha) const {
+  GemmShape product(bool transposed, double alpha, bool rounds) const {
     GemmShape gemm{.transpose_b = transposed,
                    .rows = rows,
                    .cols = transposed ? features : key_size,
@@ -95,7 +95,8 @@ struct HeadShape {
                    .batch = batch_heads,
                    .alpha = alpha,
                    .first_b = first_bh,
-                   .period_b = heads};
+                   .period_b = heads,
+                   .rounds_heads = rounds};
     gemm.set_strides();
     return gemm;
   }

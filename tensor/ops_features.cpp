@@ -52,9 +52,8 @@ HeadShape head_shape(const char* op, const Tensor& rows, const Tensor& matrices,
 Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool transpose_w,
                    double alpha, bool rounds) {
   const DType dtype = common_dtype("head_matmul", {&x, &w});
-  GemmShape shape =
-      head_shape("head_matmul", x, w, first_bh, transpose_w ? 2 : 1).product(transpose_w, alpha);
-  shape.rounds_heads = rounds;
+  const HeadShape heads = head_shape("head_matmul", x, w, first_bh, transpose_w ? 2 : 1);
+  const GemmShape shape = heads.product(transpose_w, alpha, rounds);
   Tensor y(x.shape().with(-1, shape.cols), dtype);
   LINEA_LAUNCH(gemm, dtype, shape, x, w, y);
   return y;

@@ -7,24 +7,12 @@
 #include "tensor/cpu/row.h"
 
 namespace linea::cpu {
-namespace {
-
-// The product of rows and omega, scaled.
-template <typename T>
-void multiply(Context& ctx, const HeadShape& shape, bool transposed, double scale, const T* rows,
-              const T* omega, T* to) {
-  GemmShape product = shape.product(transposed, scale);
-  product.rounds_heads = true;
-  kernels_of<MatrixKernels<T>>().gemm(ctx, product, rows, omega, to);
-}
-
-}  // namespace
 
 template <typename T>
 void random_logs(Context& ctx, const HeadShape& shape, const T* x, const T* omega, double scale,
                  T* u) {
   const int64_t F = shape.features, D = shape.key_size;
-  multiply(ctx, shape, true, scale, x, omega, u);
+  kernels_of<MatrixKernels<T>>().gemm(ctx, shape.product(true, scale, true), x, omega, u);
   parallel_rows(ctx, shape.batch_heads * shape.rows, D + F, [&](int64_t r) {
     const T norm = static_cast<T>(scale * scale / 2) * dot(x + r * D, x + r * D, D);
     T* row = u + r * F;
@@ -37,7 +25,7 @@ template <typename T>
 void random_logs_backward(Context& ctx, const HeadShape& shape, const T* x, const T* du,
                           const T* omega, double scale, T* dx) {
   const int64_t F = shape.features, D = shape.key_size;
-  multiply(ctx, shape, false, scale, du, omega, dx);
+  kernels_of<MatrixKernels<T>>().gemm(ctx, shape.product(false, scale, true), du, omega, dx);
   parallel_rows(ctx, shape.batch_heads * shape.rows, D + F, [&](int64_t r) {
     const T total = sum(du + r * F, F) * static_cast<T>(-scale * scale);
     for (int64_t d = 0; d < D; ++d) dx[r * D + d] += total * x[r * D + d];
