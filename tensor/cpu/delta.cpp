@@ -183,10 +183,9 @@ void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose
                       int64_t N, int64_t M) {
   std::copy_n(e, BH * N * M, x);
   if (N == 0 || M == 0) return;
-  const auto one = [&](int64_t bh, int) {
+  parallel_items(ctx, BH, kGrain, [&](int64_t bh, int) {
     blas_solve(transpose, N, M, l + bh * N * N, x + bh * N * M);
-  };
-  parallel_items(ctx, BH, kGrain, one);
+  });
 }
 
 LINEA_KERNEL_TABLE(DeltaKernels, .delta_forward = delta_forward<T>,

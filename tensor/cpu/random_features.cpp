@@ -27,8 +27,7 @@ void random_logs_backward(Context& ctx, const HeadShape& shape, const T* x, cons
   const int64_t F = shape.features, D = shape.key_size;
   kernels_of<MatrixKernels<T>>().gemm(ctx, shape.product(false, scale, true), du, omega, dx);
   parallel_rows(ctx, shape.batch_heads * shape.rows, D + F, [&](int64_t r) {
-    const T total = sum(du + r * F, F) * static_cast<T>(-scale * scale);
-    for (int64_t d = 0; d < D; ++d) dx[r * D + d] += total * x[r * D + d];
+    add_row(x + r * D, dx + r * D, D, sum(du + r * F, F) * static_cast<T>(-scale * scale));
   });
 }
 
