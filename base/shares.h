@@ -50,7 +50,7 @@ class Shares {
 // body(thread) on so many threads. The first exception, which must not leave the region in one of
 // them, reaches the caller.
 template <typename Body>
-void on_team(int threads, const Body& body) {
+void on_team([[maybe_unused]] int threads, const Body& body) {
   std::atomic_flag taken = ATOMIC_FLAG_INIT;
   std::exception_ptr first;
 #pragma omp parallel num_threads(threads)
