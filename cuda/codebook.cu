@@ -163,11 +163,8 @@ void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* 
   const Workspace<A> workspace(ctx, du == nullptr ? 1 : shape.batch_heads * F);
   A* const sums = du == nullptr ? nullptr : workspace.data();
   if (du != nullptr)
-    sum_columns<1, A>(
-        ctx, {shape.batch_heads, rows, F},
-        [=] __device__(int64_t bh, int64_t row, int64_t f, A * total) {
-          total[0] += A(du[(bh * rows + row) * F + f]);
-        },
+    sum_columns_of(
+        ctx, {shape.batch_heads, rows, F}, du,
         [=] __device__(int64_t bh, int64_t f, const A* total) { sums[bh * F + f] = total[0]; });
   for_each_column(ctx, shape.heads * F, D, [=] __device__(int64_t row, int64_t d) {
     const int64_t head = row / F, f = row % F;

@@ -135,12 +135,9 @@ void convolution_backward(Context& ctx, const ConvolutionShape& shape, const T* 
   convolve<Of::backward>(ctx, shape, dy, w, dx);
   const int64_t rows = shape.B * Stretches(shape).count, sums = shape.count * shape.C;
   const Workspace<A> parts(ctx, rows * sums);
-  const A* const part = parts.data();
   convolve<Of::weights>(ctx, shape, x, dy, parts.data());
-  sum_columns<1, A>(
-      ctx, {1, rows, sums},
-      [=] __device__(int64_t, int64_t r, int64_t i, A * total) { total[0] += part[r * sums + i]; },
-      [=] __device__(int64_t, int64_t i, const A* total) { dw[i] = T(total[0]); });
+  sum_columns_of(ctx, {1, rows, sums}, parts.data(),
+                 [=] __device__(int64_t, int64_t i, const A* total) { dw[i] = T(total[0]); });
 }
 
 template <typename T>

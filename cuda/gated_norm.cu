@@ -67,11 +67,16 @@ void gated_norm_backward(Context& ctx, const T* y, const T* weight, const T* g, 
     }
   });
   if (weight == nullptr) return;
-  sum_columns<1, A>(
-      ctx, {1, R, C},
-      [=] __device__(int64_t, int64_t r, int64_t c, A * totals) {
-        const A x = A(g[r * C + c]), u = A(y[r * C + c]) * scale[r * H + c / D];
-        totals[0] += u * Silu<A>::value_at(x, Sigmoid<A>::value(x)) * A(dz[r * C + c]);
+  sum_columns<1, T>(
+      ctx, {1, R, C}, rows_are_wide<T>(D, {y, g, dz}),  // of a head, which has one scale
+      [=] __device__(auto width, int64_t, int64_t r, int64_t c, A* totals) {
+        const int64_t i = r * C + c;
+        const auto row = load_elements<T, width>(y + i), gate = load_elements<T, width>(g + i),
+                   grad = load_elements<T, width>(dz + i);
+        const A s = scale[r * H + c / D];
+        for (int e = 0; e < width; ++e)
+          totals[e] += row.at(e) * s *
+                       Silu<A>::value_at(gate.at(e), Sigmoid<A>::value(gate.at(e))) * grad.at(e);
       },
       [=] __device__(int64_t, int64_t c, const A* totals) { dweight[c] = T(totals[0]); });
 }

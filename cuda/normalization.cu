@@ -31,12 +31,16 @@ void layer_norm_backward(Context& ctx, const T* x, const T* weight, const Accumu
                          const Accumulator<T>* scale, const T* dy, T* dx, T* dweight, T* dbias,
                          int64_t R, int64_t C) {
   using A = Accumulator<T>;
-  sum_columns<2, A>(
-      ctx, {1, R, C},
-      [=] __device__(int64_t, int64_t r, int64_t c, A * totals) {
-        const A grad = A(dy[r * C + c]);
-        totals[0] += grad * ((A(x[r * C + c]) - mean[r]) * scale[r]);
-        totals[1] += grad;
+  sum_columns<2, T>(
+      ctx, {1, R, C}, rows_are_wide<T>(C, {x, dy}),
+      [=] __device__(auto width, int64_t, int64_t r, int64_t c, A* totals) {
+        const auto row = load_elements<T, width>(x + r * C + c),
+                   grad = load_elements<T, width>(dy + r * C + c);
+        const A center = mean[r], s = scale[r];
+        for (int e = 0; e < width; ++e) {
+          totals[e] += grad.at(e) * ((row.at(e) - center) * s);
+          totals[width + e] += grad.at(e);
+        }
       },
       [=] __device__(int64_t, int64_t c, const A* totals) {
         dweight[c] = T(totals[0]);

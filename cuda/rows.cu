@@ -55,10 +55,8 @@ void add_rows(Context& ctx, const T* x, const T* row, T* y, int64_t R, int64_t C
 template <typename T>
 void sum_rows(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
   using A = Accumulator<T>;
-  sum_columns<1, A>(
-      ctx, {1, R, C},
-      [=] __device__(int64_t, int64_t r, int64_t c, A * total) { total[0] += A(x[r * C + c]); },
-      [=] __device__(int64_t, int64_t c, const A* total) { y[c] = T(total[0]); });
+  sum_columns_of(ctx, {1, R, C}, x,
+                 [=] __device__(int64_t, int64_t c, const A* total) { y[c] = T(total[0]); });
 }
 
 template <typename T>

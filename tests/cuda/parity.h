@@ -44,6 +44,14 @@ Tensor input(const Shape& shape, uint32_t lane, double stddev = 1.0) {
   return Tensor::from(values, shape);
 }
 
+// Numbers whose sums are rounded: another order of additions gives other bits.
+template <typename T>
+std::vector<T> waves(int64_t count) {
+  std::vector<T> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(T(std::sin(static_cast<float>(i))));
+  return values;
+}
+
 // Memory that a kernel fills.
 template <typename T>
 Tensor unset(const Shape& shape) {

@@ -7,8 +7,8 @@ namespace {
 struct NormSize {
   int64_t rows, columns;
 };
-// Rows of a warp and of a block, one row, and none.
-const NormSize kNormSizes[] = {{1, 1}, {37, 5}, {300, 33}, {9, 1025}, {1, 3000}, {0, 4}};
+// Rows of a warp and of a block, aligned to 16 bytes, one row, and none.
+const NormSize kNormSizes[] = {{1, 1}, {70, 264}, {300, 33}, {9, 1025}, {37, 5}, {1, 3000}, {0, 4}};
 
 TEST(CudaNormalization, LayerNormAndItsBackward) {
   for (const auto [R, C] : kNormSizes)

@@ -34,6 +34,28 @@ TEST(CudaRows, SumsOfManyRowsAreTheSameBitsEachTime) {
   EXPECT_EQ(numbers(sum(0.0f)[0]), numbers(sum(0.0f)[0]));
 }
 
+// Whether 16 bytes are loaded at once or one element; more columns than a tile has, and a few rows.
+TEST(CudaRows, SumsOfUnalignedRowsHaveTheSameBits) {
+  const On device(kCuda);
+  const auto expect_same = [](auto t, int64_t R, int64_t C) {
+    using T = decltype(t);
+    std::vector<T> values = waves<T>(R * C);
+    const Tensor x = Tensor::from(values, {R * C});
+    values.insert(values.begin(), T(NAN));
+    const Tensor unaligned = Tensor::from(values, {R * C + 1});
+    const auto sums = [&](const T* from) {
+      const Tensor y = unset<T>({C});
+      table<T>().sum_rows(context(), from, y.template data<T>(), R, C);
+      return numbers(y);
+    };
+    EXPECT_EQ(sums(x.template data<T>()), sums(unaligned.template data<T>() + 1)) << R << " " << C;
+  };
+  for (const auto [R, C] : {RowSize{1, 8}, RowSize{300, 264}, RowSize{5, 520}}) {
+    expect_same(0.0f, R, C);
+    expect_same(BFloat16(), R, C);
+  }
+}
+
 TEST(CudaRows, MoreColumnsThanOneGridHolds) {
   expect_close<float, float>(
       [](auto) {
