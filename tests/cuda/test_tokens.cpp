@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "tensor/ops.h"
 #include "tests/cuda/parity.h"
 
@@ -30,8 +32,9 @@ struct TokenSize {
 };
 
 TEST(CudaTokens, EmbeddingAndItsBackward) {
-  for (const auto [R, V, C] : {TokenSize{1, 1, 1}, TokenSize{300, 11, 33}, TokenSize{5, 70, 300},
-                               TokenSize{2000, 3, 40}, TokenSize{0, 4, 5}})
+  for (const auto [R, V, C] :
+       {TokenSize{1, 1, 1}, TokenSize{300, 11, 33}, TokenSize{5, 70, 300}, TokenSize{2000, 3, 40},
+        TokenSize{0, 4, 5}, TokenSize{200, 300, 7}, TokenSize{1100, 700, 16}})
     expect_parity([R = R, V = V, C = C](auto t) {
       using T = decltype(t);
       const Tensor ids = tokens_below(R, V), weights = input<T>({V, C}, 1),
@@ -105,31 +108,50 @@ TEST(CudaTokens, SampledTokensAreStored) {
     }
 }
 
-TEST(CudaTokens, GradientsOfAnEmbeddingAreTheSameBitsEachTime) {
-  const On device(kCuda);
-  const int64_t R = 3000, V = 5, C = 7;
-  const Tensor ids = tokens_below(R, V), dy = input<float>({R, C}, 2);
-  const auto grads = [&] {
-    const Tensor dweights = unset<float>({V, C});
-    table<float>().embedding_backward(context(), ids.data<int32_t>(), dy.data<float>(),
-                                      dweights.data<float>(), R, V, C);
-    return numbers(dweights);
-  };
-  EXPECT_EQ(grads(), grads());
+// Rows sorted by token are cut into pieces, each token's rows are added piece by piece.
+std::vector<float> sums_by_token(const std::vector<int32_t>& ids, const float* dy, int64_t V,
+                                 int64_t C) {
+  const size_t R = ids.size();
+  size_t piece = 32;
+  while (4 * piece * piece < R) piece *= 2;
+  std::vector<size_t> order(R);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ids[a] < ids[b]; });
+  std::vector<float> sums(V * C, 0.0f);
+  for (size_t first = 0, end; first < R; first = end) {
+    const int32_t id = ids[order[first]];
+    for (end = first; end < R && ids[order[end]] == id && (end == first || end % piece != 0);)
+      ++end;
+    for (int64_t c = 0; c < C; ++c) {
+      float sum = 0;
+      for (size_t i = first; i < end; ++i) sum += dy[order[i] * C + c];
+      sums[id * C + c] += sum;
+    }
+  }
+  return sums;
 }
 
-TEST(CudaTokens, MoreTokensThanOneGridHolds) {
-  expect_close<float, float>(
-      [](auto) {
-        const int64_t R = 3, V = (1 << 10) + 5, C = 2;
-        const Tensor ids = Tensor::from(std::vector<int32_t>{(1 << 10) + 4, 1, 0}, {R}),
-                     dy = input<float>({R, C}, 1);
-        const Tensor dweights = unset<float>({V, C});
-        table<float>().embedding_backward(context(), ids.data<int32_t>(), dy.data<float>(),
-                                          dweights.data<float>(), R, V, C);
-        return std::vector<Tensor>{dweights};
-      },
-      0);
+// One digit of the sort, two and three; one tile of rows and several; more tokens than rows; all
+// rows of one token. Rows that allow loads of 16 bytes, and rows that do not.
+TEST(CudaTokens, RowsOfATokenAreAddedInOrder) {
+  const On device(kCuda);
+  for (const auto [R, V] :
+       {Rows{1, 1}, Rows{33, 2}, Rows{999, 256}, Rows{700, 257}, Rows{1025, 70000}, Rows{4100, 9}})
+    for (const int64_t unaligned : {0, 1})
+      for (const bool same : {false, true}) {
+        const int64_t C = V > 1000 ? 4 : 12;
+        const std::vector<int32_t> ids = same ? std::vector<int32_t>(R, static_cast<int32_t>(V - 1))
+                                              : tokens_below(R, V).to_vector<int32_t>();
+        const std::vector<float> values = waves<float>(R * C + unaligned);
+        const Tensor dy = Tensor::from(values, {R * C + unaligned}),
+                     dweights = unset<float>({V, C});
+        table<float>().embedding_backward(context(), Tensor::from(ids, {R}).data<int32_t>(),
+                                          dy.data<float>() + unaligned, dweights.data<float>(), R,
+                                          V, C);
+        EXPECT_TRUE(dweights.to_vector<float>() ==
+                    sums_by_token(ids, values.data() + unaligned, V, C))
+            << R << " rows of " << V << " tokens, " << unaligned << same;
+      }
 }
 
 // Row 1 holds -infinity, row 2 a number that exp does not hold.
