@@ -110,6 +110,7 @@ void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n, double
       if (t >= 0) y[r * n + t] = T(sum);
       after = __shfl_sync(kWholeWarp, sum, kWarp - 1);
     }
+    team.sync();  // all lanes have read totals
     if (totals != nullptr && team.rank() == 0) totals[r] = after;
   });
 }
