@@ -195,9 +195,9 @@ void one_hot_logs(Context& ctx, const int32_t* code, T* y, int64_t R, int64_t F)
   });
 }
 
-LINEA_KERNEL_TABLE(CodebookKernels, .mixture_logs = mixture_logs<T>,
-                   .mixture_logs_backward = mixture_logs_backward<T>,
-                   .add_to_heads = add_to_heads<T>, .nearest_code = nearest_code<T>,
-                   .one_hot_logs = one_hot_logs<T>)
+LINEA_REAL_KERNEL_TABLE(CodebookKernels, .mixture_logs = mixture_logs<T>,
+                        .mixture_logs_backward = mixture_logs_backward<T>,
+                        .add_to_heads = add_to_heads<T>, .nearest_code = nearest_code<T>,
+                        .one_hot_logs = one_hot_logs<T>)
 
 }  // namespace linea::cuda

@@ -326,9 +326,7 @@ void delta_backward(Context& ctx, const ChunkShape& given, const DeltaInput<T>& 
   if (inputs.log_decay.data != nullptr) decay_gradients<T>(ctx, shape, in, d);
 }
 
-template <typename T>
-constexpr DeltaKernels<T> kDeltaKernels = {.delta_forward = delta_forward<T>,
-                                           .delta_backward = delta_backward<T>};
-LINEA_KERNELS(DeltaKernels)
+LINEA_REAL_KERNEL_TABLE(DeltaKernels, .delta_forward = delta_forward<T>,
+                        .delta_backward = delta_backward<T>)
 
 }  // namespace linea::cuda

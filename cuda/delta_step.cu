@@ -112,9 +112,7 @@ void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose
                   N, M, tiles_of(N), solved.data());
 }
 
-template <typename T>
-constexpr DeltaStepKernels<T> kDeltaStepKernels = {.delta_step = delta_step<T>,
-                                                   .solve_unit_lower = solve_unit_lower<T>};
-LINEA_KERNELS(DeltaStepKernels)
+LINEA_REAL_KERNEL_TABLE(DeltaStepKernels, .delta_step = delta_step<T>,
+                        .solve_unit_lower = solve_unit_lower<T>)
 
 }  // namespace linea::cuda

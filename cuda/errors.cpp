@@ -24,6 +24,10 @@ void refuse_kernel(const char* name) {
   fail(ErrorKind::usage, "{} has no kernels for `device` cuda yet: leave `device` out", name);
 }
 
+void refuse_bf16(const char* topic) {
+  fail(ErrorKind::usage, "{} of `device` cuda take f32 or f64, not bf16: cast their inputs", topic);
+}
+
 void check_launch(cudaError_t error, dim3 grid, dim3 block, size_t shared_bytes) {
   if (error == cudaSuccess) return;
   cudaGetLastError();

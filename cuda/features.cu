@@ -8,9 +8,8 @@ namespace {
 
 // r = relu([x, -x]) at index a < 2D
 template <typename T>
-__device__ Accumulator<T> half(const T* x, uint32_t D, uint32_t a) {
-  using A = Accumulator<T>;
-  return a < D ? Relu<A>::value(A(x[a])) : Relu<A>::value(-A(x[a - D]));
+__device__ T half(const T* x, uint32_t D, uint32_t a) {
+  return Relu<T>::value(a < D ? x[a] : -x[a - D]);
 }
 
 }  // namespace
@@ -18,11 +17,10 @@ __device__ Accumulator<T> half(const T* x, uint32_t D, uint32_t a) {
 // phi_{a D + b} = x_a x_b, so that phi(q).phi(k) = (q.k)^2.   (Tsai 2019; Katharopoulos 2020, 3.2)
 template <typename T>
 void quadratic_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D) {
-  using A = Accumulator<T>;
   const uint32_t width = static_cast<uint32_t>(D);
   for_each_column(ctx, R, D * D, [=] __device__(int64_t r, int64_t c) {
     const uint32_t a = static_cast<uint32_t>(c) / width, b = static_cast<uint32_t>(c) % width;
-    y[r * D * D + c] = T(A(x[r * D + a]) * A(x[r * D + b]));
+    y[r * D * D + c] = x[r * D + a] * x[r * D + b];
   });
 }
 
@@ -30,12 +28,11 @@ void quadratic_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D) {
 template <typename T>
 void quadratic_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_t R,
                                  int64_t D) {
-  using A = Accumulator<T>;
   for_each_column(ctx, R, D, [=] __device__(int64_t r, int64_t a) {
     const T *from = x + r * D, *dphi = dy + r * D * D;
-    A total = 0;
-    for (int64_t b = 0; b < D; ++b) total += (A(dphi[a * D + b]) + A(dphi[b * D + a])) * A(from[b]);
-    dx[r * D + a] = T(total);
+    T total = 0;
+    for (int64_t b = 0; b < D; ++b) total += (dphi[a * D + b] + dphi[b * D + a]) * from[b];
+    dx[r * D + a] = total;
   });
 }
 
@@ -47,7 +44,7 @@ void dpfp_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D, int64_t
   for_each_column(ctx, R, 2 * D * nu, [=] __device__(int64_t r, int64_t c) {
     const uint32_t a = static_cast<uint32_t>(c) % W, b = static_cast<uint32_t>(c) / W + 1;
     const T* from = x + r * D;
-    y[r * nu * W + c] = T(half(from, width, a) * half(from, width, (a + b) % W));
+    y[r * nu * W + c] = half(from, width, a) * half(from, width, (a + b) % W);
   });
 }
 
@@ -56,30 +53,28 @@ void dpfp_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D, int64_t
 template <typename T>
 void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_t R, int64_t D,
                             int64_t nu) {
-  using A = Accumulator<T>;
   const uint32_t width = static_cast<uint32_t>(D), W = 2 * width, count = static_cast<uint32_t>(nu);
   for_each_column(ctx, R, D, [=] __device__(int64_t r, int64_t c) {
     const T *from = x + r * D, *dphi = dy + r * nu * W;
-    const A value = A(from[c]);
-    A grad[2];
+    T grad[2];
     for (int side = 0; side < 2; ++side) {
       const uint32_t a = static_cast<uint32_t>(c) + static_cast<uint32_t>(side) * width;
-      A total = 0;
+      T total = 0;
       for (uint32_t b = 1; b <= count; ++b) {
         const uint32_t before = (a + W - b % W) % W;
         const T* of_b = dphi + (b - 1) * W;
-        total += A(of_b[a]) * half(from, width, (a + b) % W) +
-                 A(of_b[before]) * half(from, width, before);
+        total +=
+            of_b[a] * half(from, width, (a + b) % W) + of_b[before] * half(from, width, before);
       }
       grad[side] = total;
     }
-    dx[r * D + c] = T(Relu<A>::grad(value) * grad[0] - Relu<A>::grad(-value) * grad[1]);
+    dx[r * D + c] = Relu<T>::grad(from[c]) * grad[0] - Relu<T>::grad(-from[c]) * grad[1];
   });
 }
 
-LINEA_KERNEL_TABLE(FeatureKernels, .quadratic_features = quadratic_features<T>,
-                   .quadratic_features_backward = quadratic_features_backward<T>,
-                   .dpfp_features = dpfp_features<T>,
-                   .dpfp_features_backward = dpfp_features_backward<T>)
+LINEA_REAL_KERNEL_TABLE(FeatureKernels, .quadratic_features = quadratic_features<T>,
+                        .quadratic_features_backward = quadratic_features_backward<T>,
+                        .dpfp_features = dpfp_features<T>,
+                        .dpfp_features_backward = dpfp_features_backward<T>)
 
 }  // namespace linea::cuda

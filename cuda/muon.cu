@@ -140,6 +140,6 @@ void muon(Context& ctx, const MuonConstants& constants, const MuonMatrix<T>* mat
   }
 }
 
-LINEA_KERNEL_TABLE(MuonKernels, .muon = muon<T>)
+LINEA_REAL_KERNEL_TABLE(MuonKernels, .muon = muon<T>)
 
 }  // namespace linea::cuda

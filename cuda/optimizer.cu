@@ -79,7 +79,7 @@ void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T
       });
 }
 
-LINEA_KERNEL_TABLE(OptimizerKernels, .sum_squares = sum_squares<T>, .clip_scale = clip_scale<T>,
-                   .adam = adam<T>)
+LINEA_REAL_KERNEL_TABLE(OptimizerKernels, .sum_squares = sum_squares<T>,
+                        .clip_scale = clip_scale<T>, .adam = adam<T>)
 
 }  // namespace linea::cuda

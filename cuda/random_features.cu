@@ -124,8 +124,9 @@ void sine_cosine_backward(Context& ctx, const T* y, const T* dy, T* du, int64_t 
   });
 }
 
-LINEA_KERNEL_TABLE(RandomFeatureKernels, .random_logs = random_logs<T>,
-                   .random_logs_backward = random_logs_backward<T>, .sine_cosine = sine_cosine<T>,
-                   .sine_cosine_backward = sine_cosine_backward<T>)
+LINEA_REAL_KERNEL_TABLE(RandomFeatureKernels, .random_logs = random_logs<T>,
+                        .random_logs_backward = random_logs_backward<T>,
+                        .sine_cosine = sine_cosine<T>,
+                        .sine_cosine_backward = sine_cosine_backward<T>)
 
 }  // namespace linea::cuda

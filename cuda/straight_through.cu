@@ -153,6 +153,6 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
   }
 }
 
-LINEA_KERNEL_TABLE(StraightThroughKernels, .straight_through = straight_through<T>)
+LINEA_REAL_KERNEL_TABLE(StraightThroughKernels, .straight_through = straight_through<T>)
 
 }  // namespace linea::cuda

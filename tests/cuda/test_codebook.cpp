@@ -17,7 +17,7 @@ Tensor temperature() {
 
 TEST(CudaCodebook, LogsOfMixtures) {
   for (const HeadShape& shape : kShapes)
-    expect_parity([&](auto t) {
+    expect_real_parity([&](auto t) {
       using T = decltype(t);
       const Tensor codes = input<T>(codes_of(shape), 1, 0.5),
                    u = input<T>(num_rows(shape, shape.features), 2);
@@ -32,7 +32,7 @@ TEST(CudaCodebook, LogsOfMixtures) {
 // sum of both signs.
 TEST(CudaCodebook, BackwardOfLogsOfMixtures) {
   for (const HeadShape& shape : kShapes)
-    expect_parity([&](auto t) {
+    expect_real_parity([&](auto t) {
       using T = decltype(t);
       const Shape wide = num_rows(shape, shape.features);
       std::vector<T> values;
@@ -56,7 +56,7 @@ TEST(CudaCodebook, BackwardOfLogsOfMixtures) {
 TEST(CudaCodebook, GradientsOfPairsAreAddedToHeads) {
   for (const HeadShape& shape : kShapes)
     for (const bool with_rows : {false, true})
-      expect_parity([&](auto t) {
+      expect_real_parity([&](auto t) {
         using T = decltype(t);
         const Tensor part = input<T>({shape.batch_heads, shape.features, shape.key_size}, 1);
         const Tensor du = input<T>(num_rows(shape, shape.features), 2),
@@ -79,7 +79,7 @@ Tensor whole_numbers(const Shape& shape, uint32_t lane) {
 
 TEST(CudaCodebook, TheFirstOfTheNearestCodes) {
   for (const HeadShape& shape : kShapes)
-    expect_parity(
+    expect_real_parity(
         [&](auto t) {
           using T = decltype(t);
           const Tensor x = whole_numbers<T>(num_rows(shape, shape.key_size), 1);
@@ -112,7 +112,7 @@ TEST(CudaCodebook, MorePairsThanOneGridHolds) {
 // All codes alike: the first; no distance a number: the first.
 TEST(CudaCodebook, EquallyNearCodes) {
   for (const double value : {0.5, HUGE_VAL, std::nan("")})
-    expect_parity(
+    expect_real_parity(
         [value](auto t) {
           using T = decltype(t);
           const HeadShape shape{1, 70, 130, 5, 0, 1};
@@ -138,7 +138,7 @@ Tensor codes_below(const HeadShape& shape) {
 
 TEST(CudaCodebook, CodesAreGatheredSummedAndSpread) {
   for (const HeadShape& shape : kShapes)
-    expect_parity([&](auto t) {
+    expect_real_parity([&](auto t) {
       using T = decltype(t);
       const int64_t H = shape.heads, F = shape.features, D = shape.key_size;
       const Tensor code = codes_below(shape), x = input<T>(num_rows(shape, D), 1);

@@ -111,7 +111,7 @@ TEST(CudaDelta, SizesAndPadding) {
                              {150, 130, 9, 90},
                              {257, 12, 64, 128}}) {
       if (a_share() && !padded) continue;
-      expect_parity(
+      expect_real_parity(
           [&, padded = padded, decays = decays](auto t) {
             Setting mine = s;
             mine.padded = padded;
@@ -144,7 +144,7 @@ TEST(CudaDelta, OverflowIsCausal) {
 TEST(CudaDelta, Steps) {
   for (const int64_t F : {1, 37, 300})
     for (const int64_t M : {3, 64, 70})
-      expect_parity([&](auto t) {
+      expect_real_parity([&](auto t) {
         using T = decltype(t);
         using A = Accumulator<T>;
         const int64_t P = 5;
@@ -173,7 +173,7 @@ TEST(CudaDelta, SolvesUnitLowerSystems) {
   for (const bool transpose : {false, true})
     for (const int64_t N : {1, 5, 64, 65, 200})
       for (const int64_t M : {1, 70})
-        expect_parity([&](auto t) {
+        expect_real_parity([&](auto t) {
           using T = decltype(t);
           const int64_t P = 3;
           std::vector<T> l = input<T>({P, N, N}, 1, 0.0625).template to_vector<T>();

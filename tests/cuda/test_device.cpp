@@ -76,6 +76,15 @@ TEST(CudaDevice, RefusesWhatOnlyTheCpuHas) {
     });
 }
 
+TEST(CudaDevice, RefusesBf16WhereOnlyFloatsAreUsed) {
+  const On device(kCuda);
+  const Kernels<BFloat16>& of = table<BFloat16>();
+  expect_error(ErrorKind::usage, {"FeatureKernels", "f32 or f64, not bf16"},
+               [&] { of.quadratic_features(context(), nullptr, nullptr, 1, 1); });
+  expect_error(ErrorKind::usage, {"DeltaStepKernels", "f32 or f64, not bf16"},
+               [&] { of.delta_step(context(), {}, {}, nullptr, nullptr); });
+}
+
 // More writes than there are slots on the way, one that is larger than all of them, and nothing:
 // what was given, though the host's memory changes at once.
 TEST(CudaDevice, HostWritesAreOrdered) {

@@ -15,7 +15,7 @@ const RandomFeatureSize kRandomFeatureSizes[] = {{1, 1, 1},     {37, 5, 70},  {3
 // Pairs of three heads, from the third on.
 TEST(CudaRandomFeatures, Logs) {
   for (const auto [R, D, F] : kRandomFeatureSizes)
-    expect_parity([R = R, D = D, F = F](auto t) {
+    expect_real_parity([R = R, D = D, F = F](auto t) {
       using T = decltype(t);
       const HeadShape shape{4, R, F, D, 2, 3};
       const Tensor x = input<T>({4, R, D}, 1), omega = input<T>({3, F, D}, 2),
@@ -44,7 +44,7 @@ TEST(CudaRandomFeatures, ProductsWithTheMatrixOfAHead) {
 
 TEST(CudaRandomFeatures, SinesAndCosines) {
   for (const auto [R, n, F] : kRandomFeatureSizes)
-    expect_parity([R = R, n = n](auto t) {
+    expect_real_parity([R = R, n = n](auto t) {
       using T = decltype(t);
       const Tensor u = input<T>({R, n}, 1, 3.0), y = unset<T>({R, 2 * n}),
                    dy = input<T>({R, 2 * n}, 2);
