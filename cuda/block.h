@@ -7,7 +7,10 @@
 namespace linea::cuda {
 
 inline constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
-inline constexpr int kWarp = 32;
+inline constexpr int kWarp = 32, kBlockWarps = kBlockThreads / kWarp;
+
+__device__ inline int own_warp() { return static_cast<int>(threadIdx.x) / kWarp; }
+__device__ inline int own_lane() { return static_cast<int>(threadIdx.x) % kWarp; }
 
 struct Sum {
   template <typename T>
@@ -35,14 +38,13 @@ __device__ T warp_reduce(T x, Op op) {
 // All threads of a block of kBlockThreads get the result. All of them must call it.
 template <typename T, typename Op>
 __device__ T block_reduce(T x, Op op) {
-  constexpr int kWarps = kBlockThreads / kWarp;
-  __shared__ T part[kWarps];
+  __shared__ T part[kBlockWarps];
   x = warp_reduce(x, op);
-  if (threadIdx.x % kWarp == 0) part[threadIdx.x / kWarp] = x;
+  if (own_lane() == 0) part[own_warp()] = x;
   __syncthreads();
   x = part[0];
 #pragma unroll
-  for (int warp = 1; warp < kWarps; ++warp) x = op(x, part[warp]);
+  for (int warp = 1; warp < kBlockWarps; ++warp) x = op(x, part[warp]);
   __syncthreads();  // the next call reuses part
   return x;
 }
@@ -63,11 +65,10 @@ __device__ T warp_max(T x) {
 // Inclusive prefix sum over the lanes.
 template <typename T>
 __device__ T warp_running_sum(T x) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
 #pragma unroll
   for (int distance = 1; distance < kWarp; distance *= 2) {
     const T before = __shfl_up_sync(kWholeWarp, x, distance);
-    if (lane >= distance) x += before;
+    if (own_lane() >= distance) x += before;
   }
   return x;
 }

@@ -1,6 +1,5 @@
 // Losses: cross-entropy of logits, and the negative log-likelihood of mixtures of logistic
 // distributions on the levels of a token (formulas.h).
-#include "cuda/block.h"
 #include "cuda/kernel_tables.h"
 #include "cuda/mixture.h"
 #include "cuda/team.h"
@@ -14,12 +13,8 @@ void cross_entropy(Context& ctx, const T* logits, const int32_t* targets, Accumu
   using A = Accumulator<T>;
   for_each_team(ctx, R, V, [=] __device__(auto team, int64_t r) {
     const T* x = logits + r * V;
-    A largest = kNothing<A>;
-    for (int64_t v = team.rank(); v < V; v += team.kThreads) largest = Largest{}(largest, A(x[v]));
-    largest = team.max(largest);
-    A total = 0;
-    for (int64_t v = team.rank(); v < V; v += team.kThreads) total += exp_of(A(x[v]) - largest);
-    total = team.sum(total);
+    const A largest = team.max_of(V, [&](int64_t v) { return A(x[v]); });
+    const A total = team.sum_of(V, [&](int64_t v) { return exp_of(A(x[v]) - largest); });
     if (team.rank() != 0) return;
     const A log_sum = largest + std::log(total);
     log_sums[r] = log_sum;
@@ -33,13 +28,10 @@ void mean_scored(Context& ctx, const Accumulator<T>* losses, const int32_t* targ
                  Accumulator<T>* mean, Accumulator<T>* scored, int64_t R) {
   using A = Accumulator<T>;
   for_each_row(ctx, 1, [=] __device__(int64_t) {
-    double total = 0, count = 0;
-    for (int64_t r = threadIdx.x; r < R; r += kBlockThreads) {
-      total += targets[r] < 0 ? 0.0 : static_cast<double>(losses[r]);
-      count += targets[r] < 0 ? 0.0 : 1.0;
-    }
-    total = block_sum(total);
-    count = block_sum(count);
+    const double total = BlockTeam{}.sum_of(
+        R, [&](int64_t r) { return targets[r] < 0 ? 0.0 : static_cast<double>(losses[r]); });
+    const double count =
+        BlockTeam{}.sum_of(R, [&](int64_t r) { return targets[r] < 0 ? 0.0 : 1.0; });
     if (threadIdx.x != 0) return;
     *mean = static_cast<A>(total * reciprocal_or_zero(count));
     *scored = static_cast<A>(count);

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <vector>
 
-#include "cuda/block.h"
 #include "cuda/kernel_tables.h"
 #include "cuda/several.h"
+#include "cuda/team.h"
 #include "tensor/workspace.h"
 
 namespace linea::cuda {
@@ -18,7 +18,7 @@ template <typename T>
 struct Matrix {
   const T* gradient;
   T* parameter;
-  Accumulator<T>*momentum, *x;
+  T *momentum, *x;
   int64_t n;
 };
 
@@ -27,45 +27,43 @@ struct Matrix {
 template <typename T>
 void take_directions(const Context& ctx, const MuonConstants& constants,
                      const std::vector<Matrix<T>>& batch) {
-  using A = Accumulator<T>;
   const StepParams* const step = ctx.step_on_device;
-  const A momentum = static_cast<A>(constants.momentum);
+  const T momentum = static_cast<T>(constants.momentum);
   const int64_t blocks = piece_blocks(batch[0].n);  // of a matrix
   const Workspace<double> workspace(ctx, blocks * static_cast<int64_t>(batch.size()));
   double* const sums = workspace.data();
   each_piece(ctx, batch.data(), batch.size(),
              [=] __device__(const Matrix<T>& of, int64_t first, int64_t last, int64_t block) {
-               const A clip = static_cast<A>(step->clip_scale);
+               const T clip = static_cast<T>(step->clip_scale);
                double squares = 0;
                for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) {
-                 const A g = clip * A(of.gradient[i]);
-                 const A m = of.momentum[i] + (A(1) - momentum) * (g - of.momentum[i]);
+                 const T g = clip * of.gradient[i];
+                 const T m = of.momentum[i] + (T(1) - momentum) * (g - of.momentum[i]);
                  if (clip == clip) of.momentum[i] = m;
-                 const A u = g + momentum * (m - g);
+                 const T u = g + momentum * (m - g);
                  of.x[i] = u;
                  squares += static_cast<double>(u) * static_cast<double>(u);
                }
-               squares = block_sum(squares);
+               squares = BlockTeam{}.sum(squares);
                if (threadIdx.x == 0) sums[block] = squares;
              });
   each_piece(ctx, batch.data(), batch.size(),
              [=] __device__(const Matrix<T>& of, int64_t first, int64_t last, int64_t block) {
                const double* const of_matrix = sums + block / blocks * blocks;
-               double squares = 0;
-               for (int64_t b = threadIdx.x; b < blocks; b += kBlockThreads)
-                 squares += of_matrix[b];
-               const A scale = static_cast<A>(1 / (std::sqrt(block_sum(squares)) + 1e-7));
+               const double squares =
+                   BlockTeam{}.sum_of(blocks, [&](int64_t b) { return of_matrix[b]; });
+               const T scale = static_cast<T>(1 / (std::sqrt(squares) + 1e-7));
                for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) of.x[i] *= scale;
              });
 }
 
 // Returns where the results are: x or next.
-template <typename A>
-A* orthogonalize(Context& ctx, int64_t rows, int64_t cols, int64_t batch, A* x, A* next, A* gram,
-                 A* factor) {
+template <typename T>
+T* orthogonalize(Context& ctx, int64_t rows, int64_t cols, int64_t batch, T* x, T* next, T* gram,
+                 T* factor) {
   const bool wide = rows <= cols;
   const int64_t m = std::min(rows, cols), inner = std::max(rows, cols);
-  const auto gemm = kernels_of<MatrixKernels<A>>().gemm;
+  const auto gemm = kernels_of<MatrixKernels<T>>().gemm;
   const auto shape = [&](int64_t of_rows, int64_t of_cols, int64_t of_inner) {
     GemmShape result{.rows = of_rows, .cols = of_cols, .inner = of_inner, .batch = batch};
     result.set_strides();
@@ -78,7 +76,7 @@ A* orthogonalize(Context& ctx, int64_t rows, int64_t cols, int64_t batch, A* x, 
     gemm(ctx, of_gram, x, x, gram);
     for_each(ctx, batch * m * m, [=] __device__(int64_t i) {
       const bool diagonal = i % (m * m) % (m + 1) == 0;
-      factor[i] = static_cast<A>(kMuonB) * gram[i] + (diagonal ? static_cast<A>(kMuonA) : A(0));
+      factor[i] = static_cast<T>(kMuonB) * gram[i] + (diagonal ? static_cast<T>(kMuonA) : T(0));
     });
     square.alpha = kMuonC;
     square.beta = 1;
@@ -93,11 +91,10 @@ A* orthogonalize(Context& ctx, int64_t rows, int64_t cols, int64_t batch, A* x, 
 template <typename T>
 void update(Context& ctx, const MuonConstants& constants, const MuonMatrix<T>* matrices,
             int64_t count) {
-  using A = Accumulator<T>;
   const int64_t rows = matrices->rows, cols = matrices->cols, n = rows * cols,
                 m = std::min(rows, cols);
-  const Workspace<A> workspace(ctx, count * 2 * (n + m * m));
-  A *const x = workspace.data(), *const next = x + count * n, *const gram = next + count * n;
+  const Workspace<T> workspace(ctx, count * 2 * (n + m * m));
+  T *const x = workspace.data(), *const next = x + count * n, *const gram = next + count * n;
   std::vector<Matrix<T>> batch;
   for (int64_t i = 0; i < count; ++i)
     batch.push_back(
@@ -115,9 +112,9 @@ void update(Context& ctx, const MuonConstants& constants, const MuonMatrix<T>* m
              [=] __device__(const Matrix<T>& of, int64_t first, int64_t last, int64_t) {
                if (step->clip_scale != step->clip_scale) return;
                const double lr = rate * step->learning_rate;
-               const A keep = static_cast<A>(1 - lr * decay), by = static_cast<A>(lr * stretch);
+               const T keep = static_cast<T>(1 - lr * decay), by = static_cast<T>(lr * stretch);
                for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads)
-                 of.parameter[i] = T(keep * A(of.parameter[i]) - by * of.x[to_result + i]);
+                 of.parameter[i] = keep * of.parameter[i] - by * of.x[to_result + i];
              });
 }
 

@@ -1,7 +1,7 @@
 // Optimizer kernels. Values that change from step to step are read from StepParams on the device.
-#include "cuda/block.h"
 #include "cuda/kernel_tables.h"
 #include "cuda/several.h"
+#include "cuda/team.h"
 #include "tensor/workspace.h"
 
 namespace linea::cuda {
@@ -9,7 +9,6 @@ namespace linea::cuda {
 // Fixed blocks, added in order in double, so that results are reproducible bit by bit.
 template <typename T>
 void sum_squares(Context& ctx, const TrainedParameter<T>* parameters, size_t count, double* total) {
-  using A = Accumulator<T>;
   int64_t blocks = 0;
   for (size_t p = 0; p < count; ++p) blocks += piece_blocks(parameters[p].n);
   if (blocks == 0) return;
@@ -18,24 +17,20 @@ void sum_squares(Context& ctx, const TrainedParameter<T>* parameters, size_t cou
   each_piece(
       ctx, parameters, count,
       [=] __device__(const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t block) {
-        double sum = 0;
-        for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) {
-          const double value = static_cast<double>(A(of.gradient[i]));
-          sum += value * value;
-        }
-        sum = block_sum(sum);
+        const double sum = BlockTeam{}.sum_of(last - first, [&](int64_t i) {
+          const double value = static_cast<double>(of.gradient[first + i]);
+          return value * value;
+        });
         if (threadIdx.x == 0) sums[block] = sum;
       });
   for_each_row(ctx, 1, [=] __device__(int64_t) {
-    double sum = 0;
-    for (int64_t block = threadIdx.x; block < blocks; block += kBlockThreads) sum += sums[block];
-    sum = block_sum(sum);
+    const double sum = BlockTeam{}.sum_of(blocks, [&](int64_t block) { return sums[block]; });
     if (threadIdx.x == 0) *total += sum;
   });
 }
 
 template <typename T>
-void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, double clip) {
+void clip_scale(Context& ctx, const double* total, const T* loss, double clip) {
   StepParams* const step = ctx.step_on_device;
   for_each(ctx, 1, [=] __device__(int64_t) {
     step->gradient_norm = std::sqrt(*total);
@@ -52,29 +47,28 @@ void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, d
 template <typename T>
 void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T>* parameters,
           size_t count) {
-  using A = Accumulator<T>;
   const StepParams* const step = ctx.step_on_device;
-  const A b1 = static_cast<A>(constants.beta1), b2 = static_cast<A>(constants.beta2);
-  const A epsilon = static_cast<A>(constants.epsilon);
+  const T b1 = static_cast<T>(constants.beta1), b2 = static_cast<T>(constants.beta2);
+  const T epsilon = static_cast<T>(constants.epsilon);
   each_piece(
       ctx, parameters, count,
       [=] __device__(const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t) {
-        const A clip = static_cast<A>(step->clip_scale);
+        const T clip = static_cast<T>(step->clip_scale);
         if (clip != clip) return;
-        const A rate = static_cast<A>(step->learning_rate), decay = static_cast<A>(of.weight_decay);
-        const A c1 = static_cast<A>(step->correction1), c2 = static_cast<A>(step->correction2);
-        const A rectification = static_cast<A>(step->rectification);
-        const bool adaptive = rectification >= A(0);
-        const A rectified = adaptive ? rectification : A(1);
+        const T rate = static_cast<T>(step->learning_rate), decay = static_cast<T>(of.weight_decay);
+        const T c1 = static_cast<T>(step->correction1), c2 = static_cast<T>(step->correction2);
+        const T rectification = static_cast<T>(step->rectification);
+        const bool adaptive = rectification >= T(0);
+        const T rectified = adaptive ? rectification : T(1);
         for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) {
-          const A g = clip * A(of.gradient[i]);
-          const A m = b1 * of.mean[i] + (A(1) - b1) * g;
-          const A s = b2 * of.square[i] + (A(1) - b2) * g * g;
+          const T g = clip * of.gradient[i];
+          const T m = b1 * of.mean[i] + (T(1) - b1) * g;
+          const T s = b2 * of.square[i] + (T(1) - b2) * g * g;
           of.mean[i] = m;
           of.square[i] = s;
-          const A scale = adaptive ? std::sqrt(s * c2) + epsilon : A(1);
+          const T scale = adaptive ? std::sqrt(s * c2) + epsilon : T(1);
           of.parameter[i] =
-              T((A(1) - rate * decay) * A(of.parameter[i]) - rate * rectified * (m * c1) / scale);
+              (T(1) - rate * decay) * of.parameter[i] - rate * rectified * (m * c1) / scale;
         }
       });
 }

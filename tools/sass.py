@@ -32,7 +32,7 @@ BOUNDS = {
     "each_kernel<Convolved<(Of)1, BFloat16, 4, 8> >": (120, 128),
     "each_kernel<Convolved<(Of)0, BFloat16, 6, 8> >": (200, 128),
     "each_kernel<Convolved<(Of)1, BFloat16, 6, 8> >": (200, 128),
-    "warp_rows_kernel<RecurrentStep<BFloat16, 1, false> >": (2700, 128),
+    "each_team_kernel<WarpTeam, RecurrentStep<BFloat16, 1, false> >": (2700, 128),
 }
 MAX_CODE = 128 * 1024  # bytes, of any kernel: the instruction cache of an SM
 BRANCH = re.compile(r"^(?:@!?U?P\w+ )?BRA(?:\.\w+)*\s.*?(0x[0-9a-f]+)")
