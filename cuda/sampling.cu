@@ -1,5 +1,7 @@
 // Sampling of one token from a row of outputs by a block, with the result of the CPU: weights, sums
 // and the choice are in double.
+#include <bit>
+
 #include "cuda/kernel_tables.h"
 #include "cuda/mixture.h"
 #include "cuda/team.h"
@@ -35,31 +37,24 @@ __device__ int64_t first_largest(Team team, const T* x, int64_t C) {
   return front != front ? 0 : first;
 }
 
-int64_t power_of_two_from(int64_t n) {
-  int64_t power = 1;
-  while (power < n) power *= 2;
-  return power;
-}
-
 // The first i < n at which the running sum of weight(i) reaches `share` of the total; the last i
 // with a positive weight if rounding prevents that; n if the total is NaN. Each thread sums a run
 // of neighbors, and the thread whose run contains the result scans it. All threads of the block
 // call it.
 template <typename Weight>
 __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight) {
-  constexpr int kWarps = kBlockThreads / kWarp;
-  __shared__ double of_warp[kWarps], reached[kBlockThreads];
+  __shared__ double of_warp[kBlockWarps], reached[kBlockThreads];
   __shared__ int64_t found;
   const int own = static_cast<int>(threadIdx.x);
   const int64_t each = (n + kBlockThreads - 1) / kBlockThreads, begin = own * each;
   double of_run = 0;
   for (int64_t i = begin; i < begin + each && i < n; ++i) of_run += weight(i);
   double sum = warp_running_sum(of_run);
-  if (own % kWarp == kWarp - 1) of_warp[own / kWarp] = sum;
+  if (own_lane() == kWarp - 1) of_warp[own_warp()] = sum;
   __syncthreads();
   double total = 0;
-  for (int warp = 0; warp < kWarps; ++warp) {
-    if (warp == own / kWarp) sum += total;
+  for (int warp = 0; warp < kBlockWarps; ++warp) {
+    if (warp == own_warp()) sum += total;
     total += of_warp[warp];
   }
   reached[own] = sum;
@@ -116,24 +111,10 @@ __device__ void cut_weights(const SamplingParams& params, double* weights, int32
   __syncthreads();
 }
 
-// A row's scores: the logits, or the log probabilities of a mixture's levels (cuda/mixture.h),
-// which the block first loads into shared memory.
-template <OutputKind kKind, typename T>
-struct Scores {
-  __device__ Scores(const T* row, int64_t) : logits(row) {}
-  __device__ Accumulator<T> at(int64_t v) const { return Accumulator<T>(logits[v]); }
-  const T* logits;
-};
-template <typename T>
-struct Scores<OutputKind::logistics, T> {
-  __device__ Scores(const T* row, int64_t V) : mixture(block_mixture(row, V)) {}
-  __device__ Accumulator<T> at(int64_t v) const { return mixture.log_p(v); }
-  const Mixture<Accumulator<T>>& mixture;
-};
-
 // The first token at which the running sum of the remaining weights exp((score - max) /
-// temperature) reaches u times the total: the inverse of the distribution function. A block has V
-// weights and `slots` indices to sort them, none if no token is excluded.
+// temperature) reaches u times the total: the inverse of the distribution function. A row's scores are
+// its logits, or the log probabilities of a mixture's levels (cuda/mixture.h). A block has V weights
+// and `slots` indices to sort them, none if no token is excluded.
 template <OutputKind kKind, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 1)
     sample_kernel(const T* outputs, int64_t width, int64_t V, SamplingParams params,
@@ -142,9 +123,15 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
   double* const weights = all_weights + blockIdx.x * V;
   int32_t* const order = all_orders + blockIdx.x * slots;
   for (int64_t r = blockIdx.x; r < to.rows; r += gridDim.x) {
-    const Scores<kKind, T> scores(outputs + r * width, V);
-    for (int64_t v = threadIdx.x; v < V; v += kBlockThreads)
-      weights[v] = static_cast<double>(scores.at(v));
+    const T* const row = outputs + r * width;
+    if constexpr (kKind == OutputKind::logistics) {
+      const Mixture<Accumulator<T>>& mixture = block_mixture(row, V);
+      for (int64_t v = threadIdx.x; v < V; v += kBlockThreads)
+        weights[v] = static_cast<double>(mixture.log_p(v));
+    } else {
+      for (int64_t v = threadIdx.x; v < V; v += kBlockThreads)
+        weights[v] = static_cast<double>(Accumulator<T>(row[v]));
+    }
     __syncthreads();
     const int64_t likeliest = first_largest(BlockTeam{}, weights, V);
     int64_t chosen = likeliest;
@@ -184,14 +171,15 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V,
   const int64_t max = ctx.sizes.block / 16 / V + 1;
   const int64_t blocks = to.rows < max ? to.rows : max;
   const bool cut = !params.greedy && ((params.top_k > 0 && params.top_k < V) || params.top_p < 1);
-  const int64_t slots = cut ? power_of_two_from(V) : 0;
+  const int64_t slots = cut ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(V))) : 0;
   const bool mixtures = kind == OutputKind::logistics;
   const Workspace<double> weights(ctx, blocks * V);
   const Workspace<int32_t> order(ctx, blocks * (slots > 0 ? slots : 1));
-  launch(mixtures ? sample_kernel<OutputKind::logistics, T> : sample_kernel<OutputKind::logits, T>,
-         dim3(static_cast<unsigned>(blocks)), dim3(kBlockThreads), 0, stream(ctx), outputs,
-         mixtures ? 3 * kLogistics : V, V, params, stream_of_rows, to, weights.data(), order.data(),
-         slots);
+  launch_blocks(
+      ctx, grid_of(blocks),
+      mixtures ? sample_kernel<OutputKind::logistics, T> : sample_kernel<OutputKind::logits, T>,
+      outputs, mixtures ? 3 * kLogistics : V, V, params, stream_of_rows, to, weights.data(),
+      order.data(), slots);
 }
 
 LINEA_KERNEL_TABLE(SamplingKernels, .argmax = argmax<T>, .sample = sample<T>)
