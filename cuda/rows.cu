@@ -8,27 +8,10 @@ namespace {
 
 // y[i] = the element of x at the same multi-index; sizes are y's, steps are the strides of y's axes
 // in x. Index is wide enough for the number of elements.
-template <typename T, typename Index>
-struct Permuted {
-  const T* x;
-  T* y;
-  Index inner, size1, size2, size3, step0, step1, step2, step3;
-  __device__ void operator()(int64_t i) const {
-    Index rest = static_cast<Index>(i);
-    const Index element = rest % inner;
-    rest /= inner;
-    const Index i3 = rest % size3;
-    rest /= size3;
-    const Index i2 = rest % size2;
-    rest /= size2;
-    y[i] = x[rest / size1 * step0 + rest % size1 * step1 + i2 * step2 + i3 * step3 + element];
-  }
-};
-
 template <typename Index, typename T>
 void permute_by(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
-  Index stride[4], size[4], step[4];
-  Index below = static_cast<Index>(shape.inner);
+  const Index inner = static_cast<Index>(shape.inner);
+  Index stride[4], size[4], step[4], below = inner;
   for (int axis = 3; axis >= 0; --axis) {
     stride[axis] = below;
     below *= static_cast<Index>(shape.size[axis]);
@@ -37,9 +20,16 @@ void permute_by(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
     size[axis] = static_cast<Index>(shape.size[shape.axis[axis]]);
     step[axis] = stride[shape.axis[axis]];
   }
-  for_each(ctx, static_cast<int64_t>(below),
-           Permuted<T, Index>{x, y, static_cast<Index>(shape.inner), size[1], size[2], size[3],
-                              step[0], step[1], step[2], step[3]});
+  for_each(ctx, static_cast<int64_t>(below), [=] __device__(int64_t i) {
+    Index rest = static_cast<Index>(i), from = rest % inner;
+    rest /= inner;
+#pragma unroll
+    for (int axis = 3; axis > 0; --axis) {
+      from += rest % size[axis] * step[axis];
+      rest /= size[axis];
+    }
+    y[i] = x[from + rest * step[0]];
+  });
 }
 
 }  // namespace
