@@ -1,8 +1,6 @@
 // The backend of a CUDA device, which registers itself in every program that links it.
-#include "tensor/backend.h"
 #include "cuda/device.h"
 #include "cuda/kernel_tables.h"
-#include "cuda/recorder.h"
 
 namespace linea {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cuda/queue.h"
+#include "tensor/backend.h"
 #include "tensor/caching_allocator.h"
-#include "tensor/kernels.h"
 
 namespace linea::cuda {
 
@@ -43,5 +43,8 @@ void copy(Context&, void* to, const void* from, size_t bytes);
 void read(Context&, void* host, const void* from, size_t bytes);
 void write(Context&, void* to, const void* host, size_t bytes);
 void wait(Context&);
+
+// Records steps of work as CUDA graphs.
+std::unique_ptr<GraphRecorder> make_graph_recorder(Context& ctx);
 
 }  // namespace linea::cuda

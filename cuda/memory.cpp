@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cuda/device.h"
-#include "tensor/backend.h"
 
 namespace linea::cuda {
 namespace {

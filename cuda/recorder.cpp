@@ -1,5 +1,3 @@
-#include "cuda/recorder.h"
-
 #include <exception>
 #include <memory>
 #include <utility>
@@ -80,10 +78,7 @@ class CudaGraphRecorder final : public GraphRecorder {
     return true;
   }
 
-  struct Destroy {
-    void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
-  };
-  using Graph = std::unique_ptr<CUgraph_st, Destroy>;
+  using Graph = std::unique_ptr<CUgraph_st, decltype(&cudaGraphDestroy)>;
 
   // Null if the capture was invalidated.
   Graph stop() {
@@ -91,9 +86,8 @@ class CudaGraphRecorder final : public GraphRecorder {
     const cudaError_t ended = cudaStreamEndCapture(queue_.stream, &graph);
     queue_.recording = false;
     give_back_what_waited();
-    if (ended == cudaSuccess) return Graph(graph);
-    cudaGetLastError();
-    return nullptr;
+    if (ended != cudaSuccess) cudaGetLastError();
+    return {ended == cudaSuccess ? graph : nullptr, cudaGraphDestroy};
   }
 
   Queue& queue_;
