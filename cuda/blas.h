@@ -7,21 +7,11 @@
 namespace linea::cuda {
 
 template <typename T>
-struct BlasTypes;
-template <>
-struct BlasTypes<float> {
-  static constexpr cudaDataType_t element = CUDA_R_32F, scalar = CUDA_R_32F;
-  static constexpr cublasComputeType_t sums = CUBLAS_COMPUTE_32F;
-};
-template <>
-struct BlasTypes<double> {
-  static constexpr cudaDataType_t element = CUDA_R_64F, scalar = CUDA_R_64F;
-  static constexpr cublasComputeType_t sums = CUBLAS_COMPUTE_64F;
-};
-template <>
-struct BlasTypes<BFloat16> {
-  static constexpr cudaDataType_t element = CUDA_R_16BF, scalar = CUDA_R_32F;
-  static constexpr cublasComputeType_t sums = CUBLAS_COMPUTE_32F;
+struct BlasTypes {
+  static constexpr bool kDouble = std::is_same_v<T, double>, kHalf = std::is_same_v<T, BFloat16>;
+  static constexpr cudaDataType_t scalar = kDouble ? CUDA_R_64F : CUDA_R_32F,
+                                  element = kHalf ? CUDA_R_16BF : scalar;
+  static constexpr cublasComputeType_t sums = kDouble ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
 };
 
 template <typename T>
