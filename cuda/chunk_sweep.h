@@ -52,92 +52,70 @@ struct Direction {
   int64_t unneeded;
 };
 
-// A block computes the sums of one chunk; or, given a running state, it walks all chunks of the
-// group, replaces each one's sums by the state that it reads, and updates the running state, so
-// that no scan is needed (plain values only).
+// The sums of one chunk, a tile of features by one of values a block.
 template <NumericMode kMode, typename T, typename Values>
 __global__ void __launch_bounds__(kBlockThreads)
     sum_chunk(ChunkShape shape, Group group, Update<T, Values> in, Direction direction,
-              Parts<Accumulator<T>> carried, Parts<Accumulator<T>> parts) {
+              Parts<Accumulator<T>> parts) {
   using A = Accumulator<T>;
-  using Tile = Sums<A>;
   constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
   __shared__ Panels<A> panels;
   __shared__ A column[kTile], share[kShares][kTile];
   multiply_as(shape.products, panels);
-  const int64_t F = shape.features, M = shape.values, index = blockIdx.x;
+  const int64_t F = shape.features, M = shape.values;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile,
                 first_f = static_cast<int64_t>(blockIdx.z) * kTile;
   const int own = static_cast<int>(threadIdx.x) % kTile,
             part = static_cast<int>(threadIdx.x) / kTile;
   const bool sums_keys = blockIdx.y == 0 && part == 0 && first_f + own < F;
+  const Chunk chunk = chunk_at(shape, group, blockIdx.x);
+  if (group.first + chunk.slot % group.chunks == direction.unneeded) return;
+  const int count = in.keys ? chunk.keys : chunk.rows;
+  const Rows<kMode, T> rows = chunk_rows<kMode>(shape, in.rows, chunk, count, in.top);
+  const auto x = in.x.of(shape, chunk, count);
 
-  Tile running;
-  A running_keys = 0;
-  const auto each = [&](const Parts<A>& at, int64_t slot, const auto& body) {
-    Tile::each([&](int e, int row, int col) {
-      const int64_t f = first_f + row, m = first_m + col;
-      if (f < F && m < M) body(running[e], at.state[(slot * F + f) * M + m]);
-    });
-    if (sums_keys) body(running_keys, at.key_sum[slot * F + first_f + own]);
+  // log of feature f of row i; then the feature, relative to the largest in the chunk
+  const auto log_of = [&](int i, int64_t f) {
+    return rows.given(i, f) + (in.offset[chunk.entry + i] - rows.top[i]);
   };
-  const auto leave = [](A sum, A& to) { to = sum; };
-
-  const bool walks = kMode == NumericMode::plain && carried.state != nullptr;
-  if (walks) each(carried, index, [](A& sum, A from) { sum = from; });
-  for (int64_t n = 0; n < (walks ? group.chunks : 1); ++n) {
-    const int64_t step = direction.backward ? group.chunks - 1 - n : n;
-    const Chunk chunk = chunk_at(shape, group, walks ? index * group.chunks + step : index);
-    if (walks) each(parts, chunk.slot, leave);
-    if (group.first + chunk.slot % group.chunks == direction.unneeded) continue;
-    const int count = in.keys ? chunk.keys : chunk.rows;
-    const Rows<kMode, T> rows = chunk_rows<kMode>(shape, in.rows, chunk, count, in.top);
-    const auto x = in.x.of(shape, chunk, count);
-
-    // log of feature f of row i; then the feature, relative to the largest in the chunk
-    const auto log_of = [&](int i, int64_t f) {
-      return rows.given(i, f) + (in.offset[chunk.entry + i] - rows.top[i]);
-    };
-    const auto feature = [&](int i, int f) {
-      if (kMode == NumericMode::logs) return factor(log_of(i, first_f + f), column[f]);
-      const A value = rows.at(i, first_f + f);
-      return kMode == NumericMode::scaled ? value * factor(in.offset[chunk.entry + i], column[f])
-                                          : value;
-    };
-    if (kMode != NumericMode::plain) {
-      A max = kNothing<A>;
-      for (int i = part; i < count && first_f + own < F; i += kShares)
-        max = larger(max, kMode == NumericMode::logs ? log_of(i, first_f + own)
-                                                     : in.offset[chunk.entry + i]);
-      share[part][own] = max;
-      __syncthreads();
-      for (int other = 0; other < kShares; ++other) max = larger(max, share[other][own]);
-      if (part == 0) column[own] = max;
-      if (sums_keys) parts.scale[chunk.slot * F + first_f + own] = max;
-      __syncthreads();
-    }
-
-    // The chunk's rows are summed before they are added to the total, so that errors do not grow
-    // with the length.
-    Tile fresh;
-    add_product<Along::tile, Along::tile>(
-        fresh, count,
-        [&](int f, int64_t i) { return first_f + f < F ? feature(static_cast<int>(i), f) : A(0); },
-        [&](int m, int64_t i) { return x.or_zero(static_cast<int>(i), first_m + m); }, panels);
-    Tile::each([&](int e, int, int) { running[e] += fresh[e]; });
-    if (blockIdx.y > 0) continue;
-    A total = 0;
-#pragma unroll 1
+  const auto feature = [&](int i, int f) {
+    if (kMode == NumericMode::logs) return factor(log_of(i, first_f + f), column[f]);
+    const A value = rows.at(i, first_f + f);
+    return kMode == NumericMode::scaled ? value * factor(in.offset[chunk.entry + i], column[f])
+                                        : value;
+  };
+  if (kMode != NumericMode::plain) {
+    A max = kNothing<A>;
     for (int i = part; i < count && first_f + own < F; i += kShares)
-      total +=
-          in.weight == nullptr ? feature(i, own) : feature(i, own) * in.weight[chunk.entry + i];
-    share[part][own] = total;
+      max = larger(
+          max, kMode == NumericMode::logs ? log_of(i, first_f + own) : in.offset[chunk.entry + i]);
+    share[part][own] = max;
     __syncthreads();
-    if (!sums_keys) continue;
-    for (int other = 1; other < kShares; ++other) total += share[other][own];
-    running_keys += total;
+    for (int other = 0; other < kShares; ++other) max = larger(max, share[other][own]);
+    if (part == 0) column[own] = max;
+    if (sums_keys) parts.scale[chunk.slot * F + first_f + own] = max;
+    __syncthreads();
   }
-  each(walks ? carried : parts, index, leave);
+
+  Sums<A> sums;
+  add_product<Along::tile, Along::tile>(
+      sums, count,
+      [&](int f, int64_t i) { return first_f + f < F ? feature(static_cast<int>(i), f) : A(0); },
+      [&](int m, int64_t i) { return x.or_zero(static_cast<int>(i), first_m + m); }, panels);
+  Sums<A>::each([&](int e, int row, int col) {
+    const int64_t f = first_f + row, m = first_m + col;
+    if (f < F && m < M) parts.state[(chunk.slot * F + f) * M + m] = sums[e];
+  });
+  if (blockIdx.y > 0) return;
+  A total = 0;
+#pragma unroll 1
+  for (int i = part; i < count && first_f + own < F; i += kShares)
+    total += in.weight == nullptr ? feature(i, own) : feature(i, own) * in.weight[chunk.entry + i];
+  share[part][own] = total;
+  __syncthreads();
+  if (!sums_keys) return;
+  for (int other = 1; other < kShares; ++other) total += share[other][own];
+  parts.key_sum[chunk.slot * F + first_f + own] = total;
 }
 
 // Replaces the scales of the chunks' sums by those of the states that they read. keep, take: the
@@ -194,11 +172,6 @@ struct ScanSums {
   }
 };
 
-// Blocks that sum the plain values of a chunk. If they keep the device busy, each walks all chunks.
-inline bool sums_walk(const Context& ctx, const ChunkShape& shape) {
-  return shape.batch_heads * tiles_of(shape.features) * tiles_of(shape.values) >= ctx.sizes.blocks;
-}
-
 // The temporary memory of a call for one group of chunks: as many as give the device several rounds
 // of blocks, with all states in at most 256 MiB (but at least one chunk per (batch, head)).
 template <typename T>
@@ -245,14 +218,8 @@ class Sweep {
              const Direction& direction, const ChunkState<A>& running, bool decays = true) {
     const int64_t F = shape.features, M = shape.values;
     if (F == 0) return;
-    const bool walks = kMode == NumericMode::plain && sums_walk(ctx, shape);
-    const Parts<A> from{running.state, running.key_sum, nullptr};
-    launch(sum_chunk<kMode, T, Values>,
-           dim3(static_cast<unsigned>(walks ? shape.batch_heads : shape.batch_heads * group.chunks),
-                static_cast<unsigned>(tiles_of(M)), static_cast<unsigned>(tiles_of(F))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, direction,
-           walks ? from : Parts<A>{}, parts_);
-    if (walks) return;
+    launch_blocks(ctx, grid_of(shape.batch_heads * group.chunks, tiles_of(M), tiles_of(F)),
+                  sum_chunk<kMode, T, Values>, shape, group, in, direction, parts_);
     const int64_t rows = shape.batch_heads * F;
     if (scaled_)
       for_each(ctx, rows,
