@@ -120,13 +120,17 @@ struct KeyBounds {
 
   // For `count` queries from `query` on, among `keys` keys; the others are as the last. Readable
   // after a barrier.
-  __device__ __forceinline__ void find(const SoftmaxShape& shape, int bh, int query, int count,
-                                       int keys) {
+  template <typename Index>
+  __device__ __forceinline__ void find(const SoftmaxShape& shape, Index bh, Index query, int count,
+                                       Index keys) {
     const int i = static_cast<int>(threadIdx.x);
     if (i >= kRows) return;
     const KeyRange range = shape.seen(bh, query + min(i, count - 1), keys);
     first[i] = static_cast<int>(range.first);
     end[i] = static_cast<int>(range.end);
+  }
+  __device__ __forceinline__ bool sees(int i, int key) const {
+    return (first[i] <= key) & (key < end[i]);
   }
   // Whether one of the queries row .. last sees one of `count` keys from `key` on.
   __device__ __forceinline__ bool meet(int row, int last, int key, int count) const {

@@ -156,8 +156,7 @@ __global__ void __launch_bounds__(kAttendThreads, kD > 32 ? 2 : 3)
         });
         if (!now.seen.cover(0, kQueries - 1, own, kKeysOfWarp))
           each_of_bands(weights, [&](float& weight, int j, int i) {
-            const bool sees = (now.seen.first[i] <= own + j) & (own + j < now.seen.end[i]);
-            weight = sees ? weight : 0;
+            weight = now.seen.sees(i, own + j) ? weight : 0;
           });
         product_of_weights(of_v, weights, now.dy);
         each_of_bands(grads, [&](float& grad, int, int i) { grad = now.e[i]; });

@@ -10,11 +10,10 @@
 // Plain sums of bf16 rows take cuda/walk.h instead, where their sizes allow it.
 #pragma once
 
-#include <limits>
 #include <type_traits>
 
+#include "cuda/kernel_tables.h"
 #include "cuda/tile.h"
-#include "tensor/kernels.h"
 #include "tensor/workspace.h"
 
 namespace linea::cuda {
@@ -41,9 +40,15 @@ __device__ A feature_derivative(KernelFeature feature, A phi) {
 }
 
 // Chunks first .. first + chunks - 1 of every (batch, head), each of 64 rows. Chunk c of (batch,
-// head) p has slot p chunks + c, and 64 entries in tables.
+// head) p has slot p chunks + c, and 64 entries in tables. A sweep goes through them in order, or
+// backward.
 struct Group {
   int64_t first, chunks;
+  bool backward = false;
+  int64_t unneeded = -1, empty = -1;  // the chunks whose sums are never read, whose state is zero
+
+  __device__ int64_t at(int64_t n) const { return backward ? chunks - 1 - n : n; }
+  __device__ bool updates(int64_t c) const { return first + c != unneeded; }
 };
 
 struct Chunk {
@@ -53,12 +58,9 @@ struct Chunk {
 __device__ inline Chunk chunk_at(const ChunkShape& shape, const Group& group, int64_t slot) {
   const int64_t bh = slot / group.chunks;
   const int64_t first = (group.first + slot % group.chunks) * kTile;
-  const auto of = [](int64_t count) {
-    return static_cast<int>(count < 0 ? 0 : count < kTile ? count : kTile);
-  };
-  const int rows = of(shape.length - first);
+  const int rows = within_tile(shape.length - first);
   const int keys =
-      of(valid_keys(shape.valid, bh, shape.first + shape.length) - shape.first - first);
+      within_tile(valid_keys(shape.valid, bh, shape.first + shape.length) - shape.first - first);
   return {bh, slot, slot * kTile, first, rows, keys < rows ? keys : rows};
 }
 inline int64_t chunk_count(const ChunkShape& shape) { return (shape.length + kTile - 1) / kTile; }
@@ -80,19 +82,19 @@ template <typename A>
 struct States {
   const A *state = nullptr, *key_sum = nullptr, *scale = nullptr;
   bool of_slot = true;
-  int64_t empty_chunk = -1;  // the chunk of each (batch, head) whose state is zero
 };
 template <typename A>
 struct StateAt {
-  const A *state, *key_sum, *scale;
+  TileRows<A> state;
+  const A *key_sum, *scale;
   bool empty;
 };
 template <typename A>
 __device__ StateAt<A> state_at(const States<A>& states, const ChunkShape& shape, const Group& group,
                                const Chunk& chunk) {
-  const int64_t F = shape.features, at = states.of_slot ? chunk.slot : chunk.bh;
-  const bool empty = group.first + chunk.slot % group.chunks == states.empty_chunk;
-  return {states.state + at * F * shape.values, states.key_sum + at * F,
+  const int64_t F = shape.features, M = shape.values, at = states.of_slot ? chunk.slot : chunk.bh;
+  const bool empty = group.first + chunk.slot % group.chunks == group.empty;
+  return {matrix_rows(states.state + at * F * M, F, M), states.key_sum + at * F,
           states.scale == nullptr ? nullptr : states.scale + at * F, empty};
 }
 
@@ -101,7 +103,7 @@ template <NumericMode kMode, typename T>
 struct Rows {
   using A = Accumulator<T>;
   const T* data;
-  int64_t stride;
+  int64_t stride, width;
   int count;
   KernelFeature feature;
   const A* top;
@@ -113,62 +115,32 @@ struct Rows {
     if (kMode == NumericMode::logs) return exp_of(given(i, f) - top[i]);
     return feature_of(feature, given(i, f));
   }
-  __device__ A or_zero(int i, int64_t f) const { return i < count ? at(i, f) : A(0); }
+  __device__ A or_zero(int i, int64_t f) const { return i < count && f < width ? at(i, f) : A(0); }
 };
 template <NumericMode kMode, typename T>
 __device__ Rows<kMode, T> chunk_rows(const ChunkShape& shape, const HeadRows<const T>& given,
                                      const Chunk& chunk, int count, const Accumulator<T>* top) {
   const bool logs = kMode == NumericMode::logs;
-  return {given.at(chunk.bh, chunk.first), given.row, given.data == nullptr ? 0 : count,
-          shape.feature, logs && top != nullptr ? top + chunk.entry : nullptr};
+  return {given.at(chunk.bh, chunk.first),
+          given.row,
+          shape.features,
+          given.data == nullptr ? 0 : count,
+          shape.feature,
+          logs && top != nullptr ? top + chunk.entry : nullptr};
 }
 
-// Rows of M values or their gradients.
-template <typename T>
-struct ValueRows {
-  using A = Accumulator<T>;
-  const T* data;
-  int64_t stride;
-  int count;
-  int64_t M;
-  __device__ A or_zero(int i, int64_t m) const {
-    return i < count && m < M ? A(data[i * stride + m]) : A(0);
-  }
-};
-template <typename T>
-__device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const T>& all,
-                                   const Chunk& chunk, int count) {
-  return {all.at(chunk.bh, chunk.first), all.row, all.data == nullptr ? 0 : count, shape.values};
-}
-
-// Sums without key weights and logs, which need no more than TF32 of bf16 rows.
-inline bool is_plain(const ChunkShape& shape, const void* scale) {
-  return shape.kind == FeatureKind::values && scale == nullptr;
-}
-
-// A matrix of a chunk in shared memory, indexed by row and key.
-template <typename A>
-using Square = A[kTile][kTile + 1];
-
-// scores = q k^T over all features, for this thread's rows and keys.
-template <NumericMode kMode, typename T>
-__device__ void add_scores(Sums<Accumulator<T>>& scores, int64_t F, const Rows<kMode, T>& q,
-                           const Rows<kMode, T>& k, Panels<Accumulator<T>>& panels) {
-  add_product<Along::terms, Along::terms>(
-      scores, F, [&](int i, int64_t f) { return q.or_zero(i, f); },
-      [&](int j, int64_t f) { return k.or_zero(j, f); }, panels);
-}
-
-// Calls body(RuleConstant<..>{}) with the numeric mode of a call.
-template <NumericMode kMode>
-struct RuleConstant {
-  static constexpr NumericMode value = kMode;
-};
-template <typename Body>
-void with_rule(const ChunkShape& shape, bool scaled, const Body& body) {
-  if (shape.kind == FeatureKind::logs) return body(RuleConstant<NumericMode::logs>{});
-  if (scaled) return body(RuleConstant<NumericMode::scaled>{});
-  body(RuleConstant<NumericMode::plain>{});
+// Calls body(std::integral_constant<NumericMode, ..>{}) with the mode of a call. Error:
+// ErrorKind::usage for bf16 where float precision is needed.
+template <typename T, typename Body>
+void with_mode(const ChunkShape& shape, const void* scale, const Body& body) {
+  if (shape.kind == FeatureKind::values && scale == nullptr)
+    return body(std::integral_constant<NumericMode, NumericMode::plain>());
+  if constexpr (std::is_same_v<T, BFloat16>)
+    refuse_bf16("logs, weights and decays");
+  else if (shape.kind == FeatureKind::logs)
+    body(std::integral_constant<NumericMode, NumericMode::logs>());
+  else
+    body(std::integral_constant<NumericMode, NumericMode::scaled>());
 }
 
 }  // namespace linea::cuda

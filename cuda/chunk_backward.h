@@ -11,7 +11,7 @@ template <NumericMode kMode, typename T>
 struct Pieces {
   using A = Accumulator<T>;
   Rows<kMode, T> q, k;
-  ValueRows<T> v, dy;
+  TileRows<T> v, dy;
   const A *key_offset, *max;               // o, and its maximum up to each row
   const A *query_offset, *inverse, *grad;  // -m, 1 / d, e
 
@@ -43,15 +43,16 @@ __device__ Pieces<kMode, T> pieces_of(const ChunkShape& shape, const Chunk& chun
   const auto at = [&](const Accumulator<T>* table) {
     return table == nullptr ? nullptr : table + chunk.entry;
   };
-  return {chunk_rows<kMode>(shape, in.q, chunk, chunk.rows, queries.top),
-          chunk_rows<kMode>(shape, in.k, chunk, chunk.keys, keys.top),
-          value_rows(shape, in.v, chunk, in.k.data == nullptr ? 0 : chunk.keys),
-          value_rows(shape, dy, chunk, in.q.data == nullptr ? 0 : chunk.rows),
-          at(keys.offset),
-          at(keys.max),
-          at(queries.offset),
-          at(queries.inverse),
-          at(queries.grad)};
+  return {
+      chunk_rows<kMode>(shape, in.q, chunk, chunk.rows, queries.top),
+      chunk_rows<kMode>(shape, in.k, chunk, chunk.keys, keys.top),
+      tile_rows(in.v, chunk.bh, chunk.first, in.k.data == nullptr ? 0 : chunk.keys, shape.values),
+      tile_rows(dy, chunk.bh, chunk.first, in.q.data == nullptr ? 0 : chunk.rows, shape.values),
+      at(keys.offset),
+      at(keys.max),
+      at(queries.offset),
+      at(queries.inverse),
+      at(queries.grad)};
 }
 
 // The rows that the forward pass sums in log space (NumericMode::logs only).
@@ -62,8 +63,8 @@ struct RowsByLogs {
 template <NumericMode kMode, typename T>
 __device__ void find_by_logs(const Pieces<kMode, T>& of, RowsByLogs& found) {
   if (kMode != NumericMode::logs) return;
-  if (threadIdx.x < kWarp) {
-    const int lane = static_cast<int>(threadIdx.x);
+  if (own_warp() == 0) {
+    const int lane = own_lane();
     const bool low = of.by_logs(lane), high = of.by_logs(lane + kWarp);
     found.row[lane] = low;
     found.row[lane + kWarp] = high;
@@ -80,8 +81,8 @@ __device__ void make_gradients(const Pieces<kMode, T>& of, const RowsByLogs& by_
                                Square<A>& grads, Panels<A>& panels) {
   Sums<A> product;
   add_product<Along::terms, Along::terms>(
-      product, of.v.M, [&](int i, int64_t m) { return of.numerator(i, m); },
-      [&](int j, int64_t m) { return of.v.or_zero(j, m); }, panels);
+      product, of.v.width, [&](int i, int64_t m) { return of.numerator(i, m); }, by_rows(of.v),
+      panels);
   Sums<A>::each([&](int e, int i, int j) {
     A grad = 0;
     if (of.sees(i, j)) {

@@ -1,7 +1,6 @@
 // The backward sweep of the backward pass: dk and dv from the gradients of the states. Formulas:
 // tensor/cpu/chunk_backward.h.
 #include "cuda/chunk_backward.h"
-#include "cuda/kernel_tables.h"
 #include "cuda/walk.h"
 
 namespace linea::cuda {
@@ -36,21 +35,14 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         [&](int j, int64_t i) {
           return kMode == NumericMode::logs && by_logs.row[i] ? A(0) : grads[i][j];
         },
-        [&](int f, int64_t i) {
-          return first_f + f < F ? of.q.at(static_cast<int>(i), first_f + f) : A(0);
-        },
-        panels);
+        by_columns(of.q, first_f), panels);
   }
   // For plain values the state's contribution needs no factor, and is added to that of the queries.
   Tile apart;
   Tile& after = kMode == NumericMode::plain ? inside : apart;
   if (!later.empty)
-    add_product<Along::terms, Along::terms>(
-        after, M, [&](int j, int64_t m) { return of.v.or_zero(j, m); },
-        [&](int f, int64_t m) {
-          return first_f + f < F ? later.state[(first_f + f) * M + m] : A(0);
-        },
-        panels);
+    add_product<Along::terms, Along::terms>(after, M, by_rows(of.v),
+                                            by_rows(later.state.from(first_f)), panels);
 
   T* to = dk.at(chunk.bh, chunk.first);
   A whole[2] = {};
@@ -117,13 +109,12 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const Chunk chunk = chunk_at(shape, group, blockIdx.x);
   if (chunk.rows == 0) return;
   const StateAt<A> later = state_at(states, shape, group, chunk);
-  using Tile = Sums<A>;
   const int64_t F = shape.features, M = shape.values;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
 
   const Pieces<kMode, T> of = pieces_of<kMode>(shape, chunk, in, dy, keys, queries);
   find_by_logs(of, by_logs);
-  Tile sums;
+  Sums<A> sums;
   if (!later.empty && of.k.count > 0) {
     add_product<Along::terms, Along::tile>(
         sums, F,
@@ -132,16 +123,15 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
           if (kMode != NumericMode::logs) return of.k.at(j, f);
           return read_by_logs(of.k.given(j, f), later.scale[f], of.key_offset[j] - of.k.top[j]);
         },
-        [&](int m, int64_t f) { return first_m + m < M ? later.state[f * M + first_m + m] : A(0); },
-        panels);
+        by_columns(later.state, first_m), panels);
     if (kMode == NumericMode::scaled)
-      Tile::each([&](int e, int j, int) {
+      Sums<A>::each([&](int e, int j, int) {
         if (j < of.k.count) sums[e] *= factor(later.scale[0], -of.key_offset[j]);
       });
   }
   if (of.q.count > 0 && of.k.count > 0) {
     Sums<A> scores;
-    add_scores(scores, F, of.q, of.k, panels);
+    add_product<Along::terms, Along::terms>(scores, F, by_rows(of.q), by_rows(of.k), panels);
     Sums<A>::each([&](int e, int i, int j) {
       A weight = 0;
       if (of.sees(i, j) && !(kMode == NumericMode::logs && by_logs.row[i])) {
@@ -152,10 +142,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     });
     __syncthreads();
     if (kMode == NumericMode::logs && by_logs.any) {
-      const int lane = static_cast<int>(threadIdx.x) % kWarp;
-      for (int i = static_cast<int>(threadIdx.x) / kWarp; i < of.q.count;
-           i += kBlockThreads / kWarp)
-        for (int j = lane; by_logs.row[i] && j <= i && j < of.k.count; j += kWarp) {
+      for (int i = own_warp(); i < of.q.count; i += kBlockWarps)
+        for (int j = own_lane(); by_logs.row[i] && j <= i && j < of.k.count; j += kWarp) {
           A whole = 0;
           for (int64_t f = 0; f < F; ++f)
             whole += exp_of(of.q.given(i, f) + of.k.given(j, f) + of.rest(i, j));
@@ -163,55 +151,14 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         }
     }
     add_product<Along::tile, Along::tile>(
-        sums, of.q.count, [&](int j, int64_t i) { return weights[i][j]; },
+        sums, of.q.count, by_columns(weights),
         [&](int m, int64_t i) { return of.numerator(static_cast<int>(i), first_m + m); }, panels);
   }
   T* to = dv.at(chunk.bh, chunk.first);
-  Tile::each([&](int e, int j, int col) {
+  Sums<A>::each([&](int e, int j, int col) {
     const int64_t m = first_m + col;
     if (j < chunk.rows && m < M) to[j * dv.row + m] = T(j < of.k.count ? sums[e] : A(0));
   });
-}
-
-template <NumericMode kMode, typename T>
-void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-                  HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& saved,
-                  Strided<const Accumulator<T>> ddenominator,
-                  const ChunkState<Accumulator<T>>& running, HeadRows<T> dk, Strided<T> dweight,
-                  HeadRows<T> dv) {
-  using A = Accumulator<T>;
-  const bool reads = in.k.data != nullptr, updates = in.q.data != nullptr,
-             decays = in.decay.data != nullptr;  // also where queries alone are summed
-  const int64_t columns = tiles_of(shape.features);
-  Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain);
-  const bool weights = reads && dweight.data != nullptr;
-  const Workspace<A> parts(ctx, weights ? columns * sweep.entries() : 0);
-  for (int64_t last = sweep.count(); last > 0;) {
-    const Group group = sweep.until(last);
-    last = group.first;
-    const int64_t slots = shape.batch_heads * group.chunks;
-    if (reads || decays) make_keys<kMode>(ctx, shape, group, in, sweep);
-    if (updates) {
-      for_each_row(ctx, slots,
-                   MakeQueries<kMode, T>{shape, group, in.q, saved.denominator, saved.scale,
-                                         ddenominator, sweep.queries});
-      sweep.template carry<kMode>(ctx, shape, group, query_update(in, dy, sweep),
-                                  sweep.direction(shape, true), running, reads || decays);
-    }
-    if (!reads) continue;
-    const States<A> states = sweep.states(updates, running, shape.starts ? sweep.count() - 1 : -1);
-    const QueryTable<A> queries = updates ? sweep.queries : QueryTable<A>{};
-    launch(key_gradient<kMode, T>,
-           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(columns)), dim3(kBlockThreads),
-           0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dk,
-           weights ? parts.data() : nullptr);
-    if (weights)
-      for_each(ctx, slots * kTile, SumWeights<T>{shape, group, columns, parts.data(), dweight});
-    launch(value_gradient<kMode, T>,
-           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.values))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states,
-           dv);
-  }
 }
 
 }  // namespace
@@ -220,14 +167,45 @@ template <typename T>
 void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                         HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& saved,
                         Strided<const Accumulator<T>> ddenominator,
-                        const ChunkState<Accumulator<T>>& grads, HeadRows<T> dk, Strided<T> dweight,
-                        HeadRows<T> dv) {
-  const ChunkShape shape = as_multiplied<T>(ctx, given, is_plain(given, grads.scale));
+                        const ChunkState<Accumulator<T>>& running, HeadRows<T> dk,
+                        Strided<T> dweight, HeadRows<T> dv) {
+  using A = Accumulator<T>;
+  const ChunkShape shape = as_multiplied<T>(ctx, given);
   if (shape.batch_heads == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
-    if (walk_key(ctx, shape, in, dy, saved, ddenominator, grads, dk, dv)) return;
-  with_rule(shape, grads.scale != nullptr, [&](auto rule) {
-    backward_key<rule.value>(ctx, shape, in, dy, saved, ddenominator, grads, dk, dweight, dv);
+    if (walk_key(ctx, shape, in, dy, saved, ddenominator, running, dk, dv)) return;
+  const bool reads = in.k.data != nullptr, updates = in.q.data != nullptr,
+             decays = in.decay.data != nullptr,  // also where queries alone are summed
+      weights = reads && dweight.data != nullptr;
+  const int64_t columns = tiles_of(shape.features);
+  with_mode<T>(shape, running.scale, [&](auto mode) {
+    constexpr NumericMode kMode = mode;
+    Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain, true);
+    const Workspace<A> parts(ctx, weights ? columns * sweep.entries() : 0);
+    sweep.each_group([&](const Group& group) {
+      const int64_t slots = shape.batch_heads * group.chunks;
+      QueryTable<A> queries;
+      if (reads || decays) make_keys<kMode>(ctx, shape, group, in, sweep);
+      if (updates) {
+        queries = sweep.queries;
+        for_each_row(ctx, slots,
+                     MakeQueries<kMode, T>{shape, group, in.q, saved.denominator, saved.scale,
+                                           ddenominator, queries});
+        sweep.template carry<kMode>(
+            ctx, shape, group,
+            Update<T>{
+                in.q, {dy, queries.inverse}, queries.top, queries.offset, queries.grad, false},
+            running, reads || decays);
+      }
+      if (!reads) return;
+      const States<A> states = sweep.states(updates, running);
+      launch_blocks(ctx, grid_of(slots, columns), key_gradient<kMode, T>, shape, group, in, dy,
+                    sweep.keys, queries, states, dk, weights ? parts.data() : nullptr);
+      if (weights)
+        for_each(ctx, slots * kTile, SumWeights<T>{shape, group, columns, parts.data(), dweight});
+      launch_blocks(ctx, grid_of(slots, tiles_of(shape.values)), value_gradient<kMode, T>, shape,
+                    group, in, dy, sweep.keys, queries, states, dv);
+    });
   });
 }
 

@@ -1,7 +1,7 @@
 // The forward sweep of the backward pass: dq, and e for the backward sweep. Formulas:
 // tensor/cpu/chunk_backward.h.
 #include "cuda/chunk_backward.h"
-#include "cuda/kernel_tables.h"
+#include "cuda/team.h"
 #include "cuda/walk.h"
 
 namespace linea::cuda {
@@ -9,13 +9,11 @@ namespace {
 
 // e_i = -(dy_i . y_i) / d_i for a chunk's queries, readable on return.
 template <NumericMode kMode, typename T, typename A>
-__device__ void denominator_gradients(const Pieces<kMode, T>& of, const ValueRows<T>& y, A* to) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int i = static_cast<int>(threadIdx.x) / kWarp; i < of.q.count; i += kBlockThreads / kWarp) {
-    A along = 0;
-    for (int64_t m = lane; m < y.M; m += kWarp) along += of.dy.or_zero(i, m) * y.or_zero(i, m);
-    along = warp_sum(along);
-    if (lane == 0) to[i] = -along * of.inverse[i];
+__device__ void denominator_gradients(const Pieces<kMode, T>& of, const TileRows<T>& y, A* to) {
+  for (int i = own_warp(); i < of.q.count; i += kBlockWarps) {
+    const A along = WarpTeam{}.sum_of(
+        y.width, [&](int64_t m) { return of.dy.or_zero(i, m) * y.or_zero(i, m); });
+    if (own_lane() == 0) to[i] = -along * of.inverse[i];
   }
   __syncthreads();
 }
@@ -42,7 +40,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 
   Pieces<kMode, T> of = pieces_of<kMode>(shape, chunk, in, dy, keys, queries);
   of.grad = grad_d;
-  denominator_gradients(of, value_rows(shape, y, chunk, chunk.rows), grad_d);
+  denominator_gradients(of, tile_rows(y, chunk.bh, chunk.first, chunk.rows, M), grad_d);
   if (blockIdx.y == 0 && static_cast<int>(threadIdx.x) < chunk.rows)
     ddenominator.at(chunk.bh)[chunk.first + threadIdx.x] = grad_d[threadIdx.x];
   find_by_logs(of, by_logs);
@@ -54,10 +52,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         [&](int i, int64_t j) {
           return kMode == NumericMode::logs && by_logs.row[i] ? A(0) : grads[i][j];
         },
-        [&](int f, int64_t j) {
-          return first_f + f < F ? of.k.at(static_cast<int>(j), first_f + f) : A(0);
-        },
-        panels);
+        by_columns(of.k, first_f), panels);
   }
   // For plain values the state's contribution needs no factor, and is added to that of the keys.
   Tile apart;
@@ -65,10 +60,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   if (!past.empty)
     add_product<Along::terms, Along::terms>(
         before, M, [&](int i, int64_t m) { return of.numerator(i, m); },
-        [&](int f, int64_t m) {
-          return first_f + f < F ? past.state[(first_f + f) * M + m] : A(0);
-        },
-        panels);
+        by_rows(past.state.from(first_f)), panels);
 
   T* to = dq.at(chunk.bh, chunk.first);
   Tile::each([&](int e, int i, int col) {
@@ -93,50 +85,30 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   });
 }
 
-template <NumericMode kMode, typename T>
-void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-                    HeadRows<const T> y, HeadRows<const T> dy,
-                    const ChunkRows<Accumulator<T>>& saved,
-                    const ChunkState<Accumulator<T>>& running, HeadRows<T> dq,
-                    Strided<Accumulator<T>> ddenominator) {
-  using A = Accumulator<T>;
-  const bool reads = in.q.data != nullptr, updates = in.k.data != nullptr;
-  Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain);
-  for (int64_t first = 0; first < sweep.count();) {
-    const Group group = sweep.from(first);
-    first += group.chunks;
-    const int64_t slots = shape.batch_heads * group.chunks;
-    if (updates) {
-      make_keys<kMode>(ctx, shape, group, in, sweep);
-      sweep.template carry<kMode>(ctx, shape, group, key_update(in, sweep),
-                                  sweep.direction(shape, false), running);
-    }
-    if (!reads) continue;
-    for_each_row(ctx, slots,
-                 MakeQueries<kMode, T>{
-                     shape, group, in.q, saved.denominator, saved.scale, {}, sweep.queries});
-    const States<A> states = sweep.states(updates, running, shape.starts ? 0 : -1);
-    launch(query_gradient<kMode, T>,
-           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.features))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy,
-           updates ? sweep.keys : KeyTable<A>{}, sweep.queries, states, y, dq, ddenominator);
-  }
-}
-
 }  // namespace
 
 template <typename T>
 void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                           HeadRows<const T> y, HeadRows<const T> dy,
                           const ChunkRows<Accumulator<T>>& saved,
-                          const ChunkState<Accumulator<T>>& states, HeadRows<T> dq,
+                          const ChunkState<Accumulator<T>>& running, HeadRows<T> dq,
                           Strided<Accumulator<T>> ddenominator) {
-  const ChunkShape shape = as_multiplied<T>(ctx, given, is_plain(given, states.scale));
+  const ChunkShape shape = as_multiplied<T>(ctx, given);
   if (shape.batch_heads == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
-    if (walk_query(ctx, shape, in, y, dy, saved, states, dq, ddenominator)) return;
-  with_rule(shape, states.scale != nullptr, [&](auto rule) {
-    backward_query<rule.value>(ctx, shape, in, y, dy, saved, states, dq, ddenominator);
+    if (walk_query(ctx, shape, in, y, dy, saved, running, dq, ddenominator)) return;
+  with_mode<T>(shape, running.scale, [&](auto mode) {
+    constexpr NumericMode kMode = mode;
+    Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain, false);
+    sweep_keys<kMode>(ctx, shape, in, running, sweep, [&](const Group& group, const auto& states) {
+      const int64_t slots = shape.batch_heads * group.chunks;
+      for_each_row(ctx, slots,
+                   MakeQueries<kMode, T>{
+                       shape, group, in.q, saved.denominator, saved.scale, {}, sweep.queries});
+      launch_blocks(ctx, grid_of(slots, tiles_of(shape.features)), query_gradient<kMode, T>, shape,
+                    group, in, dy, in.k.data != nullptr ? sweep.keys : KeyTable<Accumulator<T>>{},
+                    sweep.queries, states, y, dq, ddenominator);
+    });
   });
 }
 

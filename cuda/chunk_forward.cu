@@ -1,7 +1,6 @@
 // Forward pass of the sum rule over a segment. Structure: cuda/chunk.h; formulas:
 // tensor/cpu/chunk.h.
 #include "cuda/chunk_sweep.h"
-#include "cuda/kernel_tables.h"
 #include "cuda/walk.h"
 
 namespace linea::cuda {
@@ -25,7 +24,7 @@ __device__ Accumulator<T> log_score(const Rows<NumericMode::logs, T>& q,
 template <typename T, typename A>
 __device__ A weigh_by_logs(const Rows<NumericMode::logs, T>& q, const Rows<NumericMode::logs, T>& k,
                            int64_t F, int i, int seen, const A* offset, A* weights, A& m) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = own_lane();
   A max = m;
   for (int j = lane; j < seen; j += kWarp)
     max = larger(max, weights[j] = log_score(q, k, F, i, j, offset[j]));
@@ -51,12 +50,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   Chunk chunk = chunk_at(shape, group, blockIdx.x);
   if (chunk.rows == 0) return;
   if (in.k.data == nullptr) chunk.keys = 0;
-  using Tile = Sums<A>;
   const int64_t F = shape.features, M = shape.values, entry = chunk.entry;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp,
-            lane = static_cast<int>(threadIdx.x) % kWarp;
-  constexpr int kWarps = kBlockThreads / kWarp;
+  const int warp = own_warp(), lane = own_lane();
   const Rows<kMode, T> q = chunk_rows<kMode>(shape, in.q, chunk, chunk.rows, query_top);
   const StateAt<A> past = state_at(states, shape, group, chunk);
   const A* offset = kMode == NumericMode::plain ? nullptr : keys.offset + entry;
@@ -66,7 +62,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     return kMode == NumericMode::logs ? factor(q.given(i, f) + past.scale[f], past_top[i])
                                       : q.at(i, f);
   };
-  for (int i = warp; i < kTile; i += kWarps) {
+  for (int i = warp; i < kTile; i += kBlockWarps) {
     if (i >= chunk.rows || past.empty) {
       if (lane == 0) denominator[i] = 0, past_scale[i] = kNothing<A>;
       continue;
@@ -85,16 +81,16 @@ __global__ void __launch_bounds__(kBlockThreads)
     if (kMode != NumericMode::plain)
       past_scale[i] = kMode == NumericMode::logs ? top - q.top[i] : F > 0 ? past.scale[0] : A(0);
   }
-  Tile sums;
+  Sums<A> sums;
   if (!past.empty)
     add_product<Along::terms, Along::tile>(
         sums, F, [&](int i, int64_t f) { return i < chunk.rows ? past_feature(i, f) : A(0); },
-        [&](int m, int64_t f) { return first_m + m < M ? past.state[f * M + first_m + m] : A(0); },
-        panels);
+        by_columns(past.state, first_m), panels);
 
   const Rows<kMode, T> k = chunk_rows<kMode>(shape, in.k, chunk, chunk.keys, keys.top);
   Sums<A> scores;
-  if (chunk.keys > 0) add_scores(scores, F, q, k, panels);
+  if (chunk.keys > 0)
+    add_product<Along::terms, Along::terms>(scores, F, by_rows(q), by_rows(k), panels);
   __syncthreads();
   if (threadIdx.x < kTile && kMode != NumericMode::plain) {
     const int i = static_cast<int>(threadIdx.x);
@@ -109,7 +105,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     weights[i][j] = weight;
   });
   __syncthreads();
-  for (int i = warp; i < chunk.rows; i += kWarps) {
+  for (int i = warp; i < chunk.rows; i += kBlockWarps) {
     A m = kMode == NumericMode::plain ? A(0) : row_scale[i];
     A inside = warp_sum(weights[i][lane] + weights[i][lane + kWarp]);
     const auto whole = [&] {
@@ -129,13 +125,12 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   __syncthreads();
   if (kMode != NumericMode::plain)
-    Tile::each([&](int e, int i, int) {
+    Sums<A>::each([&](int e, int i, int) {
       if (i < chunk.rows) sums[e] *= factor(past_scale[i], row_scale[i]);
     });
-  const ValueRows<T> v = value_rows(shape, in.v, chunk, chunk.keys);
-  add_product<Along::terms, Along::tile>(
-      sums, chunk.keys, [&](int i, int64_t j) { return weights[i][j]; },
-      [&](int m, int64_t j) { return v.or_zero(static_cast<int>(j), first_m + m); }, panels);
+  const TileRows<T> v = tile_rows(in.v, chunk.bh, chunk.first, chunk.keys, M);
+  add_product<Along::terms, Along::tile>(sums, chunk.keys, by_rows(weights), by_columns(v, first_m),
+                                         panels);
   if (static_cast<int>(threadIdx.x) < chunk.rows) {
     const int i = static_cast<int>(threadIdx.x);
     inverse[i] = reciprocal_or_zero(denominator[i]);
@@ -146,50 +141,34 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   __syncthreads();
   T* to = y.at(chunk.bh, chunk.first);
-  Tile::each([&](int e, int i, int col) {
+  Sums<A>::each([&](int e, int i, int col) {
     const int64_t m = first_m + col;
     if (i < chunk.rows && m < M) to[i * y.row + m] = T(sums[e] * inverse[i]);
   });
-}
-
-template <NumericMode kMode, typename T>
-void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-             const ChunkState<Accumulator<T>>& running, HeadRows<T> y,
-             const ChunkRows<Accumulator<T>>& saved) {
-  const bool reads = in.q.data != nullptr, updates = in.k.data != nullptr;
-  Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain);
-  for (int64_t first = 0; first < sweep.count();) {
-    const Group group = sweep.from(first);
-    first += group.chunks;
-    if (updates) {
-      make_keys<kMode>(ctx, shape, group, in, sweep);
-      sweep.template carry<kMode>(ctx, shape, group, key_update(in, sweep),
-                                  sweep.direction(shape, false), running);
-    }
-    if (!reads) continue;
-    if (kMode == NumericMode::logs)
-      for_each_row(ctx, shape.batch_heads * group.chunks,
-                   MakeQueries<kMode, T>{shape, group, in.q, {}, {}, {}, sweep.queries});
-    const int64_t slots = shape.batch_heads * group.chunks;
-    launch(read_chunk<kMode, T>,
-           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.values))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, sweep.keys, sweep.queries.top,
-           sweep.states(updates, running, shape.starts ? 0 : -1), y, saved);
-  }
 }
 
 }  // namespace
 
 template <typename T>
 void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
-                   const ChunkState<Accumulator<T>>& states, HeadRows<T> y,
+                   const ChunkState<Accumulator<T>>& running, HeadRows<T> y,
                    const ChunkRows<Accumulator<T>>& saved) {
-  const ChunkShape shape = as_multiplied<T>(ctx, given, is_plain(given, states.scale));
+  const ChunkShape shape = as_multiplied<T>(ctx, given);
   if (shape.batch_heads == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
-    if (walk_forward(ctx, shape, in, states, y, saved)) return;
-  with_rule(shape, states.scale != nullptr,
-            [&](auto rule) { forward<rule.value>(ctx, shape, in, states, y, saved); });
+    if (walk_forward(ctx, shape, in, running, y, saved)) return;
+  with_mode<T>(shape, running.scale, [&](auto mode) {
+    constexpr NumericMode kMode = mode;
+    Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain, false);
+    sweep_keys<kMode>(ctx, shape, in, running, sweep, [&](const Group& group, const auto& states) {
+      const int64_t slots = shape.batch_heads * group.chunks;
+      if (kMode == NumericMode::logs)
+        for_each_row(ctx, slots,
+                     MakeQueries<kMode, T>{shape, group, in.q, {}, {}, {}, sweep.queries});
+      launch_blocks(ctx, grid_of(slots, tiles_of(shape.values)), read_chunk<kMode, T>, shape, group,
+                    in, sweep.keys, sweep.queries.top, states, y, saved);
+    });
+  });
 }
 
 LINEA_KERNEL_TABLE(ChunkForwardKernels, .chunk_forward = chunk_forward<T>)

@@ -1,13 +1,98 @@
-// Propagates a state over the chunks of a group, in either direction (cuda/chunk.h): the sums of
-// each chunk, and the scan that accumulates them.
+// Propagates a state over the chunks of a group, in either direction (cuda/chunk.h): tables of the
+// rows' logs, scales and denominators, the sums of each chunk, and the scan that accumulates them.
 #pragma once
 
 #include <algorithm>
 #include <utility>
 
-#include "cuda/chunk_tables.h"
+#include "cuda/chunk.h"
 
 namespace linea::cuda {
+
+// ---- tables ----
+
+// The largest log of a row, 0 if every feature is 0; all lanes of a warp call it.
+template <typename T>
+__device__ Accumulator<T> top_of(const T* logs, int64_t F) {
+  using A = Accumulator<T>;
+  A top = kNothing<A>;
+  for (int64_t f = own_lane(); f < F; f += kWarp) top = larger(top, A(logs[f]));
+  top = warp_max(top);
+  return top == kNothing<A> ? A(0) : top;
+}
+
+// Keys of a chunk: o_j = top_j + log w_j - L_j.
+template <NumericMode kMode, typename T>
+struct MakeKeys {
+  using A = Accumulator<T>;
+  ChunkShape shape;
+  Group group;
+  HeadRows<const T> k;
+  Strided<const T> weight, decay;
+  KeyTable<A> to;
+
+  __device__ void operator()(int64_t slot) const {
+    __shared__ double top[kTile], lost[kTile];
+    __shared__ A offset[kTile];
+    const Chunk chunk = chunk_at(shape, group, slot);
+    const int i = static_cast<int>(threadIdx.x);
+    const bool of_logs = kMode == NumericMode::logs && k.data != nullptr;
+    if (of_logs)
+      for (int j = own_warp(); j < chunk.keys; j += kBlockWarps) {
+        const A max = top_of(k.at(chunk.bh, chunk.first + j), shape.features);
+        if (own_lane() == 0) top[j] = static_cast<double>(to.top[slot * kTile + j] = max);
+      }
+    if (i < chunk.keys)
+      lost[i] = decay.data == nullptr ? 0.0 : double(A(decay.at(chunk.bh)[chunk.first + i]));
+    __syncthreads();
+    double past = 0;  // L
+    if (i < kTile)
+      for (int j = 0; j <= i && j < chunk.keys; ++j) past += lost[j];
+    if (i < chunk.keys) {
+      const double own =
+          weight.data == nullptr ? 0.0 : double(A(weight.at(chunk.bh)[chunk.first + i]));
+      offset[i] = static_cast<A>((of_logs ? top[i] : 0.0) + own - past);
+      to.offset[slot * kTile + i] = offset[i];
+    }
+    if (i == kTile - 1) to.decay[slot] = static_cast<A>(past);
+    __syncthreads();
+    if (i < kTile) {
+      A max = kNothing<A>;
+      for (int j = 0; j <= i && j < chunk.keys; ++j) max = larger(max, offset[j]);
+      to.max[slot * kTile + i] = max;
+    }
+    __syncthreads();
+  }
+};
+
+// Queries of a chunk: denominator is null if only top is needed, grad (e) if it is not known yet.
+template <NumericMode kMode, typename T>
+struct MakeQueries {
+  using A = Accumulator<T>;
+  ChunkShape shape;
+  Group group;
+  HeadRows<const T> q;
+  Strided<A> denominator, scale;
+  Strided<const A> grad;
+  QueryTable<A> to;
+
+  __device__ void operator()(int64_t slot) const {
+    const Chunk chunk = chunk_at(shape, group, slot);
+    const int i = static_cast<int>(threadIdx.x);
+    if (kMode == NumericMode::logs)
+      for (int row = own_warp(); row < chunk.rows; row += kBlockWarps) {
+        const A top = top_of(q.at(chunk.bh, chunk.first + row), shape.features);
+        if (own_lane() == 0) to.top[chunk.entry + row] = top;
+      }
+    if (i >= chunk.rows || denominator.data == nullptr) return;
+    to.inverse[chunk.entry + i] = reciprocal_or_zero(denominator.at(chunk.bh)[chunk.first + i]);
+    if (grad.data != nullptr) to.grad[chunk.entry + i] = grad.at(chunk.bh)[chunk.first + i];
+    if (kMode != NumericMode::plain)
+      to.offset[chunk.entry + i] = -scale.at(chunk.bh)[chunk.first + i];
+  }
+};
+
+// ---- sums and scans ----
 
 // Rows x, or x / d if inverse is not null.
 template <typename T>
@@ -16,7 +101,7 @@ struct GivenValues {
   HeadRows<const T> x;
   const A* inverse;
   struct Of {
-    ValueRows<T> rows;
+    TileRows<T> rows;
     const A* inverse;
     __device__ A or_zero(int i, int64_t m) const {
       const A value = rows.or_zero(i, m);
@@ -24,7 +109,7 @@ struct GivenValues {
     }
   };
   __device__ Of of(const ChunkShape& shape, const Chunk& chunk, int count) const {
-    return {value_rows(shape, x, chunk, count),
+    return {tile_rows(x, chunk.bh, chunk.first, count, shape.values),
             inverse == nullptr ? nullptr : inverse + chunk.entry};
   }
 };
@@ -40,23 +125,11 @@ struct Update {
   bool keys;  // rows are keys, of which only existing ones count
 };
 
-// The sums of each slot: state [F,M], key_sum [F]; feature f is to be multiplied by exp(scale[F]).
-template <typename A>
-struct Parts {
-  A *state, *key_sum, *scale;
-};
-
-// The order of the chunks, and the chunk whose sums are never read.
-struct Direction {
-  bool backward;
-  int64_t unneeded;
-};
-
 // The sums of one chunk, a tile of features by one of values a block.
 template <NumericMode kMode, typename T, typename Values>
 __global__ void __launch_bounds__(kBlockThreads)
-    sum_chunk(ChunkShape shape, Group group, Update<T, Values> in, Direction direction,
-              Parts<Accumulator<T>> parts) {
+    sum_chunk(ChunkShape shape, Group group, Update<T, Values> in,
+              ChunkState<Accumulator<T>> parts) {
   using A = Accumulator<T>;
   constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
   __shared__ Panels<A> panels;
@@ -69,10 +142,9 @@ __global__ void __launch_bounds__(kBlockThreads)
             part = static_cast<int>(threadIdx.x) / kTile;
   const bool sums_keys = blockIdx.y == 0 && part == 0 && first_f + own < F;
   const Chunk chunk = chunk_at(shape, group, blockIdx.x);
-  if (group.first + chunk.slot % group.chunks == direction.unneeded) return;
+  if (!group.updates(chunk.slot % group.chunks)) return;
   const int count = in.keys ? chunk.keys : chunk.rows;
   const Rows<kMode, T> rows = chunk_rows<kMode>(shape, in.rows, chunk, count, in.top);
-  const auto x = in.x.of(shape, chunk, count);
 
   // log of feature f of row i; then the feature, relative to the largest in the chunk
   const auto log_of = [&](int i, int64_t f) {
@@ -101,7 +173,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   add_product<Along::tile, Along::tile>(
       sums, count,
       [&](int f, int64_t i) { return first_f + f < F ? feature(static_cast<int>(i), f) : A(0); },
-      [&](int m, int64_t i) { return x.or_zero(static_cast<int>(i), first_m + m); }, panels);
+      by_columns(in.x.of(shape, chunk, count), first_m), panels);
   Sums<A>::each([&](int e, int row, int col) {
     const int64_t f = first_f + row, m = first_m + col;
     if (f < F && m < M) parts.state[(chunk.slot * F + f) * M + m] = sums[e];
@@ -125,23 +197,21 @@ template <typename A>
 struct ScanScales {
   int64_t F;
   Group group;
-  Direction direction;
   const A* decay;
   A *running, *parts, *keep, *take;
   __device__ void operator()(int64_t index) const {
     const int64_t bh = index / F, f = index % F;
     A scale = running[index];
     for (int64_t n = 0; n < group.chunks; ++n) {
-      const int64_t c = direction.backward ? group.chunks - 1 - n : n, slot = bh * group.chunks + c;
+      const int64_t c = group.at(n), slot = bh * group.chunks + c;
       const int64_t at = slot * F + f;
-      if (direction.backward && decay != nullptr) scale += decay[slot];
-      const bool updates = group.first + c != direction.unneeded;
-      const A fresh = updates ? parts[at] : kNothing<A>, to = larger(scale, fresh);
+      if (group.backward && decay != nullptr) scale += decay[slot];
+      const A fresh = group.updates(c) ? parts[at] : kNothing<A>, to = larger(scale, fresh);
       parts[at] = scale;
       keep[at] = factor(scale, to);
       take[at] = factor(fresh, to);
       scale = to;
-      if (!direction.backward && decay != nullptr) scale += decay[slot];
+      if (!group.backward && decay != nullptr) scale += decay[slot];
     }
     running[index] = scale;
   }
@@ -153,7 +223,6 @@ template <typename A>
 struct ScanSums {
   int64_t F, width;
   Group group;
-  Direction direction;
   const A *keep, *take;
   A *running, *parts;
   __device__ void operator()(int64_t index) const {
@@ -161,9 +230,9 @@ struct ScanSums {
     A sum = running[index];
 #pragma unroll 4
     for (int64_t n = 0; n < group.chunks; ++n) {
-      const int64_t c = direction.backward ? group.chunks - 1 - n : n;
+      const int64_t c = group.at(n);
       const int64_t at = (bh * group.chunks + c) * F + f, element = at * width + index % width;
-      const bool updates = group.first + c != direction.unneeded;
+      const bool updates = group.updates(c);
       const A fresh = updates ? parts[element] : A(0);
       parts[element] = sum;
       if (updates) sum = keep == nullptr ? sum + fresh : sum * keep[at] + fresh * take[at];
@@ -179,13 +248,16 @@ class Sweep {
  public:
   using A = Accumulator<T>;
 
-  Sweep(Context& ctx, const ChunkShape& shape, bool scaled)
-      : count_(chunk_count(shape)),
-        chunks_(chunks_of(ctx, shape, count_)),
+  Sweep(Context& ctx, const ChunkShape& shape, bool scaled, bool backward)
+      : all_{0, chunk_count(shape), backward},
+        chunks_(chunks_of(ctx, shape, all_.chunks)),
         slots_(shape.batch_heads * chunks_),
         scaled_(scaled),
         rows_(ctx, slots_ * (7 * kTile + 1)),
         sums_(ctx, slots_ * shape.features * (shape.values + (scaled ? 4 : 1))) {
+    const int64_t first = backward ? all_.chunks - 1 : 0, last = backward ? 0 : all_.chunks - 1;
+    if (shape.starts) all_.empty = first;
+    if (shape.ends) all_.unneeded = last;
     const bool logs = shape.kind == FeatureKind::logs;
     const int64_t rows = entries(), F = slots_ * shape.features;
     A* next = rows_.data();
@@ -197,44 +269,41 @@ class Sweep {
     if (scaled) keep_ = take(F), take_ = take(F);
   }
 
-  int64_t count() const { return count_; }  // chunks of the segment per (batch, head)
-  // The group that starts at chunk `first`, or that ends before chunk `last`.
-  Group from(int64_t first) const { return {first, std::min(chunks_, count_ - first)}; }
-  Group until(int64_t last) const {
-    const int64_t first = std::max<int64_t>(last - chunks_, 0);
-    return {first, last - first};
-  }
   int64_t entries() const { return slots_ * kTile; }  // rows of the tables
 
-  // If the final state is not needed, the sums of a sweep's last chunk are not either.
-  Direction direction(const ChunkShape& shape, bool backward) const {
-    return {backward, !shape.ends ? -1 : backward ? 0 : count_ - 1};
+  // Calls body(group) for one group of the segment after another.
+  template <typename Body>
+  void each_group(const Body& body) const {
+    for (int64_t done = 0; done < all_.chunks; done += chunks_) {
+      Group group = all_;
+      group.chunks = std::min(chunks_, all_.chunks - done);
+      group.first = all_.backward ? all_.chunks - done - group.chunks : done;
+      body(group);
+    }
   }
 
   // Accumulates the rows of a group into the running state; then `states()` are those that its
   // chunks read.
   template <NumericMode kMode, typename Values>
   void carry(Context& ctx, const ChunkShape& shape, const Group& group, const Update<T, Values>& in,
-             const Direction& direction, const ChunkState<A>& running, bool decays = true) {
+             const ChunkState<A>& running, bool decays = true) {
     const int64_t F = shape.features, M = shape.values;
     if (F == 0) return;
     launch_blocks(ctx, grid_of(shape.batch_heads * group.chunks, tiles_of(M), tiles_of(F)),
-                  sum_chunk<kMode, T, Values>, shape, group, in, direction, parts_);
+                  sum_chunk<kMode, T, Values>, shape, group, in, parts_);
     const int64_t rows = shape.batch_heads * F;
     if (scaled_)
       for_each(ctx, rows,
-               ScanScales<A>{F, group, direction, decays ? keys.decay : nullptr, running.scale,
-                             parts_.scale, keep_, take_});
-    for_each(ctx, rows * M,
-             ScanSums<A>{F, M, group, direction, keep_, take_, running.state, parts_.state});
-    for_each(ctx, rows,
-             ScanSums<A>{F, 1, group, direction, keep_, take_, running.key_sum, parts_.key_sum});
+               ScanScales<A>{F, group, decays ? keys.decay : nullptr, running.scale, parts_.scale,
+                             keep_, take_});
+    for_each(ctx, rows * M, ScanSums<A>{F, M, group, keep_, take_, running.state, parts_.state});
+    for_each(ctx, rows, ScanSums<A>{F, 1, group, keep_, take_, running.key_sum, parts_.key_sum});
   }
 
   // The states that the chunks of the group read; the running state if nothing was accumulated.
-  States<A> states(bool updated, const ChunkState<A>& running, int64_t empty_chunk) const {
-    if (updated) return {parts_.state, parts_.key_sum, parts_.scale, true, empty_chunk};
-    return {running.state, running.key_sum, running.scale, false, empty_chunk};
+  States<A> states(bool updated, const ChunkState<A>& running) const {
+    const ChunkState<A>& of = updated ? parts_ : running;
+    return {of.state, of.key_sum, of.scale, updated};
   }
 
   QueryTable<A> queries;
@@ -251,10 +320,11 @@ class Sweep {
     return groups == 0 ? 1 : (count + groups - 1) / groups;
   }
 
-  int64_t count_, chunks_, slots_;
+  Group all_;  // chunks of the segment
+  int64_t chunks_, slots_;
   bool scaled_;
   Workspace<A> rows_, sums_;
-  Parts<A> parts_{};
+  ChunkState<A> parts_{};  // of each slot
   A *keep_ = nullptr, *take_ = nullptr;
 };
 
@@ -266,15 +336,21 @@ void make_keys(Context& ctx, const ChunkShape& shape, const Group& group, const 
                  MakeKeys<kMode, T>{shape, group, in.k, in.weight, in.decay, sweep.keys});
 }
 
-template <typename T>
-Update<T> key_update(const ChunkInput<T>& in, const Sweep<T>& sweep) {
-  return {in.k, {in.v, nullptr}, sweep.keys.top, sweep.keys.offset, nullptr, true};
-}
-template <typename T>
-Update<T> query_update(const ChunkInput<T>& in, const HeadRows<const T>& dy,
-                       const Sweep<T>& sweep) {
-  const QueryTable<Accumulator<T>>& queries = sweep.queries;
-  return {in.q, {dy, queries.inverse}, queries.top, queries.offset, queries.grad, false};
+// The sweep over the keys of a segment: calls read(group, states) for the groups whose queries read.
+template <NumericMode kMode, typename T, typename Read>
+void sweep_keys(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+                const ChunkState<Accumulator<T>>& running, Sweep<T>& sweep, const Read& read) {
+  const bool updates = in.k.data != nullptr;
+  sweep.each_group([&](const Group& group) {
+    if (updates) {
+      make_keys<kMode>(ctx, shape, group, in, sweep);
+      sweep.template carry<kMode>(
+          ctx, shape, group,
+          Update<T>{in.k, {in.v, nullptr}, sweep.keys.top, sweep.keys.offset, nullptr, true},
+          running);
+    }
+    if (in.q.data != nullptr) read(group, sweep.states(updates, running));
+  });
 }
 
 }  // namespace linea::cuda

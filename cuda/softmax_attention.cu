@@ -12,77 +12,35 @@
 // blocks add to the same element. cuda/attend.h has bf16 rows of 32, 64 or 128.
 #include "cuda/attend.h"
 #include "cuda/chunk.h"
-#include "cuda/kernel_tables.h"
+#include "cuda/team.h"
 
 namespace linea::cuda {
 namespace {
+
+// The keys that the queries of a tile see.
+using Seen = KeyBounds<kTile>;
 
 // A tile of queries and a tile of keys of one (batch, head).
 struct Tiles {
   int64_t bh, query, key;  // the first of each tile
   int rows, keys;          // existing ones
-  int first, end;          // query i sees the keys i + first <= j < i + end
-  // or, where given, the keys firsts[i] <= key + j < ends[i]
-  const int32_t *firsts = nullptr, *ends = nullptr;
+  int64_t valid;           // keys of the sequence
 
-  __device__ bool sees(int i, int j) const {
-    if (i >= rows || j >= keys) return false;
-    return (firsts == nullptr ? i + first <= j : firsts[i] <= key + j) &&
-           (ends == nullptr ? j < i + end : key + j < ends[i]);
+  __device__ bool sees(const Seen& seen, int i, int j) const {
+    return i < rows && seen.sees(i, static_cast<int>(key) + j);
   }
 };
-
-__device__ inline int at_most_tile(int64_t count) {
-  return static_cast<int>(count < 0 ? 0 : count < kTile ? count : kTile);
-}
-// A bound of a tile's keys relative to its query; all beyond the tile are alike.
-__device__ inline int near_tile(int64_t bound) {
-  return static_cast<int>(bound < -kTile ? -kTile : bound < kTile ? bound : kTile);
-}
 __device__ inline Tiles tiles_at(const SoftmaxShape& shape, int64_t bh, int64_t query,
                                  int64_t key) {
-  const KeyRanges& ranges = shape.ranges;
-  const int64_t row = bh * shape.queries + query;
-  return {bh,
-          query,
-          key,
-          at_most_tile(shape.queries - query),
-          at_most_tile(valid_keys(shape.valid, bh, shape.keys) - key),
-          near_tile(query + ranges.first - key),
-          near_tile(query + ranges.end - key),
-          ranges.firsts == nullptr ? nullptr : ranges.firsts + row,
-          ranges.ends == nullptr ? nullptr : ranges.ends + row};
-}
-// The keys that the queries of the tile see together.
-__device__ inline KeyRange keys_seen(const SoftmaxShape& shape, const Tiles& tiles) {
-  const int64_t valid = valid_keys(shape.valid, tiles.bh, shape.keys);
-  return {shape.seen(tiles.bh, tiles.query, valid).first,
-          shape.seen(tiles.bh, tiles.query + tiles.rows - 1, valid).end};
-}
-// Rows of one tile.
-template <typename T>
-struct TileRows {
-  using A = Accumulator<T>;
-  const T* data;
-  int64_t stride, width;
-  int count;
-  __device__ A at(int i, int64_t d) const {
-    return i < count && d < width ? A(data[i * stride + d]) : A(0);
-  }
-};
-template <typename T>
-__device__ TileRows<T> rows_at(const HeadRows<const T>& x, int64_t bh, int64_t first, int count,
-                               int64_t width) {
-  return {count > 0 ? x.at(bh, first) : x.data, x.row, width, count};
+  const int64_t valid = valid_keys(shape.valid, bh, shape.keys);
+  return {bh, query, key, within_tile(shape.queries - query), within_tile(valid - key), valid};
 }
 
 // sum += x z^T for rows of x and z.
-template <typename T>
-__device__ void add_dots(Sums<T>& sum, const TileRows<T>& x, const TileRows<T>& z,
-                         Panels<T>& panels) {
-  add_product<Along::terms, Along::terms>(
-      sum, x.width, [&](int i, int64_t d) { return x.at(i, d); },
-      [&](int j, int64_t d) { return z.at(j, d); }, panels);
+template <typename T, typename A>
+__device__ void add_dots(Sums<A>& sum, const TileRows<T>& x, const TileRows<T>& z,
+                         Panels<A>& panels) {
+  add_product<Along::terms, Along::terms>(sum, x.width, by_rows(x), by_rows(z), panels);
 }
 
 template <typename T>
@@ -90,32 +48,35 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
     attend(SoftmaxShape shape, int64_t query_tiles, HeadRows<const T> q, HeadRows<const T> k,
            HeadRows<const T> v, HeadRows<T> y, Accumulator<T>* log_sums) {
   using A = Accumulator<T>;
-  __shared__ Panels<T> panels;
+  __shared__ Panels<A> panels;
   __shared__ Square<A> weights;
+  __shared__ Seen seen;
   __shared__ A max[kTile], total[kTile], shrink[kTile];
   multiply_as(shape.products, panels);
   const int64_t bh = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
-  const int64_t M = shape.value_size, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp,
-            lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int64_t D = shape.key_size, M = shape.value_size,
+                first_m = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int lane = own_lane();
   const A scale = static_cast<A>(shape.scale);
   if (threadIdx.x < kTile) {
     max[threadIdx.x] = kNothing<A>;
     total[threadIdx.x] = 0;
   }
-  const Tiles first = tiles_at(shape, bh, query, 0);
-  const KeyRange range = keys_seen(shape, first);
-  const TileRows<T> rows_q = rows_at(q, bh, query, first.rows, shape.key_size);
-  Sums<T> sum;
-  for (int64_t key = range.first; key < range.end; key += kTile) {
+  const Tiles own = tiles_at(shape, bh, query, 0);
+  const int rows = own.rows;
+  seen.find(shape, bh, query, rows, own.valid);
+  __syncthreads();
+  const TileRows<T> rows_q = tile_rows(q, bh, query, rows, D);
+  Sums<A> sum;
+  for (int64_t key = seen.first[0]; key < seen.end[rows - 1]; key += kTile) {
     const Tiles tiles = tiles_at(shape, bh, query, key);
-    Sums<T> scores;
-    add_dots(scores, rows_q, rows_at(k, bh, key, tiles.keys, shape.key_size), panels);
-    Sums<T>::each([&](int e, int i, int j) {
-      weights[i][j] = tiles.sees(i, j) ? scale * scores[e] : kNothing<A>;
+    Sums<A> scores;
+    add_dots(scores, rows_q, tile_rows(k, bh, key, tiles.keys, D), panels);
+    Sums<A>::each([&](int e, int i, int j) {
+      weights[i][j] = tiles.sees(seen, i, j) ? scale * scores[e] : kNothing<A>;
     });
     __syncthreads();
-    for (int i = warp; i < kTile; i += kBlockThreads / kWarp) {
+    for (int i = own_warp(); i < kTile; i += kBlockWarps) {
       const A low = weights[i][lane], high = weights[i][lane + kWarp], before = max[i];
       const A now = larger(before, warp_max(larger(low, high)));
       const A of_low = factor(low, now), of_high = factor(high, now), by = factor(before, now);
@@ -129,20 +90,19 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
       total[i] = by * total[i] + added;
     }
     __syncthreads();
-    Sums<T>::each([&](int e, int i, int) { sum[e] *= shrink[i]; });
-    const TileRows<T> rows_v = rows_at(v, bh, key, tiles.keys, M);
+    Sums<A>::each([&](int e, int i, int) { sum[e] *= shrink[i]; });
     add_product<Along::terms, Along::tile>(
-        sum, tiles.keys, [&](int i, int64_t j) { return weights[i][j]; },
-        [&](int m, int64_t j) { return rows_v.at(static_cast<int>(j), first_m + m); }, panels);
+        sum, tiles.keys, by_rows(weights),
+        by_columns(tile_rows(v, bh, key, tiles.keys, M), first_m), panels);
   }
   __syncthreads();
   T* to = y.at(bh, query);
-  Sums<T>::each([&](int e, int i, int col) {
+  Sums<A>::each([&](int e, int i, int col) {
     const int64_t m = first_m + col;
-    if (i < first.rows && m < M) to[i * y.row + m] = T(sum[e] * reciprocal_or_zero(total[i]));
+    if (i < rows && m < M) to[i * y.row + m] = T(sum[e] * reciprocal_or_zero(total[i]));
   });
   const int i = static_cast<int>(threadIdx.x);
-  if (blockIdx.y == 0 && i < first.rows)
+  if (blockIdx.y == 0 && i < rows)
     log_sums[bh * shape.queries + query + i] =
         total[i] == A(0) ? A(0) : max[i] + std::log(total[i]);
 }
@@ -154,24 +114,23 @@ struct Given {
   const Accumulator<T>* log_sums;
 };
 
-// l_i and dy_i . y_i for a tile of queries.
+// l_i and dy_i . y_i for a tile of queries, and the keys that they see.
 template <typename A>
 struct QuerySums {
   A log_sum[kTile], along[kTile];
+  Seen seen;
 };
 template <typename T, typename A>
 __device__ void sum_queries(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
                             QuerySums<A>& sums) {
-  for (int i = static_cast<int>(threadIdx.x) / kWarp; i < tiles.rows; i += kBlockThreads / kWarp) {
+  sums.seen.find(shape, tiles.bh, tiles.query, tiles.rows, tiles.valid);
+  for (int i = own_warp(); i < tiles.rows; i += kBlockWarps) {
     const T *dy = in.dy.at(tiles.bh, tiles.query + i), *y = in.y.at(tiles.bh, tiles.query + i);
-    A sum = 0;
-    for (int64_t m = threadIdx.x % kWarp; m < shape.value_size; m += kWarp)
-      sum += A(dy[m]) * A(y[m]);
-    sum = warp_sum(sum);
-    if (threadIdx.x % kWarp == 0) {
-      sums.along[i] = sum;
-      sums.log_sum[i] = in.log_sums[tiles.bh * shape.queries + tiles.query + i];
-    }
+    const A along =
+        WarpTeam{}.sum_of(shape.value_size, [&](int64_t m) { return A(dy[m]) * A(y[m]); });
+    if (own_lane() > 0) continue;
+    sums.along[i] = along;
+    sums.log_sum[i] = in.log_sums[tiles.bh * shape.queries + tiles.query + i];
   }
   __syncthreads();
 }
@@ -179,25 +138,25 @@ __device__ void sum_queries(const SoftmaxShape& shape, const Tiles& tiles, const
 // a_ij for this thread's queries and keys.
 template <typename T, typename A>
 __device__ void make_weights(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
-                             const QuerySums<A>& sums, Sums<T>& a, Panels<T>& panels) {
+                             const QuerySums<A>& sums, Sums<A>& a, Panels<A>& panels) {
   const A scale = static_cast<A>(shape.scale);
-  add_dots(a, rows_at(in.q, tiles.bh, tiles.query, tiles.rows, shape.key_size),
-           rows_at(in.k, tiles.bh, tiles.key, tiles.keys, shape.key_size), panels);
-  Sums<T>::each([&](int e, int i, int j) {
-    a[e] = tiles.sees(i, j) ? exp_of(scale * a[e] - sums.log_sum[i]) : A(0);
+  add_dots(a, tile_rows(in.q, tiles.bh, tiles.query, tiles.rows, shape.key_size),
+           tile_rows(in.k, tiles.bh, tiles.key, tiles.keys, shape.key_size), panels);
+  Sums<A>::each([&](int e, int i, int j) {
+    a[e] = tiles.sees(sums.seen, i, j) ? exp_of(scale * a[e] - sums.log_sum[i]) : A(0);
   });
 }
 
 // gradients[i][j] = g_ij
 template <typename T, typename A>
 __device__ void make_gradients(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
-                               const QuerySums<A>& sums, const Sums<T>& a, Square<A>& grads,
-                               Panels<T>& panels) {
-  Sums<T> g;
-  add_dots(g, rows_at(in.dy, tiles.bh, tiles.query, tiles.rows, shape.value_size),
-           rows_at(in.v, tiles.bh, tiles.key, tiles.keys, shape.value_size), panels);
-  Sums<T>::each([&](int e, int i, int j) {
-    grads[i][j] = tiles.sees(i, j) ? a[e] * (g[e] - sums.along[i]) : A(0);
+                               const QuerySums<A>& sums, const Sums<A>& a, Square<A>& grads,
+                               Panels<A>& panels) {
+  Sums<A> g;
+  add_dots(g, tile_rows(in.dy, tiles.bh, tiles.query, tiles.rows, shape.value_size),
+           tile_rows(in.v, tiles.bh, tiles.key, tiles.keys, shape.value_size), panels);
+  Sums<A>::each([&](int e, int i, int j) {
+    grads[i][j] = tiles.sees(sums.seen, i, j) ? a[e] * (g[e] - sums.along[i]) : A(0);
   });
   __syncthreads();
 }
@@ -206,30 +165,28 @@ template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     gradient_of_queries(SoftmaxShape shape, int64_t query_tiles, Given<T> in, HeadRows<T> dq) {
   using A = Accumulator<T>;
-  __shared__ Panels<T> panels;
+  __shared__ Panels<A> panels;
   __shared__ Square<A> grads;
   __shared__ QuerySums<A> sums;
   multiply_as(shape.products, panels);
   const int64_t bh = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
   const int64_t D = shape.key_size, first_d = static_cast<int64_t>(blockIdx.y) * kTile;
-  const Tiles first = tiles_at(shape, bh, query, 0);
-  const KeyRange range = keys_seen(shape, first);
-  sum_queries(shape, first, in, sums);
-  Sums<T> sum;
-  for (int64_t key = range.first; key < range.end; key += kTile) {
+  const Tiles own = tiles_at(shape, bh, query, 0);
+  sum_queries(shape, own, in, sums);
+  Sums<A> sum;
+  for (int64_t key = sums.seen.first[0]; key < sums.seen.end[own.rows - 1]; key += kTile) {
     const Tiles tiles = tiles_at(shape, bh, query, key);
-    Sums<T> a;
+    Sums<A> a;
     make_weights(shape, tiles, in, sums, a, panels);
     make_gradients(shape, tiles, in, sums, a, grads, panels);
-    const TileRows<T> k = rows_at(in.k, bh, key, tiles.keys, D);
     add_product<Along::terms, Along::tile>(
-        sum, tiles.keys, [&](int i, int64_t j) { return grads[i][j]; },
-        [&](int d, int64_t j) { return k.at(static_cast<int>(j), first_d + d); }, panels);
+        sum, tiles.keys, by_rows(grads),
+        by_columns(tile_rows(in.k, bh, key, tiles.keys, D), first_d), panels);
   }
   T* to = dq.at(bh, query);
   const A scale = static_cast<A>(shape.scale);
-  Sums<T>::each([&](int e, int i, int col) {
-    if (i < first.rows && first_d + col < D) to[i * dq.row + first_d + col] = T(scale * sum[e]);
+  Sums<A>::each([&](int e, int i, int col) {
+    if (i < own.rows && first_d + col < D) to[i * dq.row + first_d + col] = T(scale * sum[e]);
   });
 }
 
@@ -239,7 +196,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
     gradient_of_keys(SoftmaxShape shape, int64_t key_tiles, Given<T> in, HeadRows<T> dk,
                      HeadRows<T> dv) {
   using A = Accumulator<T>;
-  __shared__ Panels<T> panels;
+  __shared__ Panels<A> panels;
   __shared__ Square<A> square;
   __shared__ QuerySums<A> sums;
   multiply_as(shape.products, panels);
@@ -251,32 +208,30 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
   // earlier one.
   const int64_t before = count_queries(shape, bh, &KeyRange::end, key),
                 end = count_queries(shape, bh, &KeyRange::first, key + keys - 1);
-  Sums<T> of_k, of_v;
+  Sums<A> of_k, of_v;
   for (int64_t query = before / kTile * kTile; keys > 0 && query < end; query += kTile) {
     const Tiles tiles = tiles_at(shape, bh, query, key);
     sum_queries(shape, tiles, in, sums);
-    Sums<T> a;
+    Sums<A> a;
     make_weights(shape, tiles, in, sums, a, panels);
     if (first < M) {
-      Sums<T>::each([&](int e, int i, int j) { square[i][j] = a[e]; });
-      const TileRows<T> dy = rows_at(in.dy, bh, query, tiles.rows, M);
+      Sums<A>::each([&](int e, int i, int j) { square[i][j] = a[e]; });
       add_product<Along::tile, Along::tile>(
-          of_v, tiles.rows, [&](int j, int64_t i) { return square[i][j]; },
-          [&](int m, int64_t i) { return dy.at(static_cast<int>(i), first + m); }, panels);
+          of_v, tiles.rows, by_columns(square),
+          by_columns(tile_rows(in.dy, bh, query, tiles.rows, M), first), panels);
     }
     if (first < D) {
       make_gradients(shape, tiles, in, sums, a, square, panels);
-      const TileRows<T> q = rows_at(in.q, bh, query, tiles.rows, D);
       add_product<Along::tile, Along::tile>(
-          of_k, tiles.rows, [&](int j, int64_t i) { return square[i][j]; },
-          [&](int d, int64_t i) { return q.at(static_cast<int>(i), first + d); }, panels);
+          of_k, tiles.rows, by_columns(square),
+          by_columns(tile_rows(in.q, bh, query, tiles.rows, D), first), panels);
     }
     __syncthreads();
   }
   const A scale = static_cast<A>(shape.scale);
-  const int rows = at_most_tile(shape.keys - key);
+  const int rows = within_tile(shape.keys - key);
   T *to_k = dk.at(bh, key), *to_v = dv.at(bh, key);
-  Sums<T>::each([&](int e, int j, int col) {
+  Sums<A>::each([&](int e, int j, int col) {
     if (j < rows && first + col < D) to_k[j * dk.row + first + col] = T(scale * of_k[e]);
     if (j < rows && first + col < M) to_v[j * dv.row + first + col] = T(of_v[e]);
   });
@@ -287,15 +242,13 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
 template <typename T>
 void softmax_attention(Context& ctx, const SoftmaxShape& given, const AttentionRows<const T>& in,
                        const HeadRows<T>& y, Accumulator<T>* log_sums) {
-  const SoftmaxShape shape = as_multiplied<T>(ctx, given, true);
+  const SoftmaxShape shape = as_multiplied<T>(ctx, given);
   if (shape.batch_heads == 0 || shape.queries == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
     if (attend_panels(ctx, shape, in.q, in.k, in.v, y, log_sums)) return;
   const int64_t tiles = tiles_of(shape.queries);
-  launch(attend<T>,
-         dim3(static_cast<unsigned>(shape.batch_heads * tiles),
-              static_cast<unsigned>(tiles_of(shape.value_size))),
-         dim3(kBlockThreads), 0, stream(ctx), shape, tiles, in.q, in.k, in.v, y, log_sums);
+  launch_blocks(ctx, grid_of(shape.batch_heads * tiles, tiles_of(shape.value_size)), attend<T>,
+                shape, tiles, in.q, in.k, in.v, y, log_sums);
 }
 
 template <typename T>
@@ -303,7 +256,7 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& given,
                                 const AttentionRows<const T>& rows, const HeadRows<const T>& y,
                                 const Accumulator<T>* log_sums, const HeadRows<const T>& dy,
                                 const AttentionRows<T>& grads) {
-  const SoftmaxShape shape = as_multiplied<T>(ctx, given, true);
+  const SoftmaxShape shape = as_multiplied<T>(ctx, given);
   if (shape.batch_heads == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
     if (attend_panels_backward(ctx, shape, rows.q, rows.k, rows.v, y, log_sums, dy, grads.q,
@@ -311,17 +264,13 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& given,
       return;
   const Given<T> in{rows.q, rows.k, rows.v, y, dy, log_sums};
   const int64_t queries = tiles_of(shape.queries), keys = tiles_of(shape.keys);
-  const int64_t widest = shape.key_size > shape.value_size ? shape.key_size : shape.value_size;
+  const int64_t widest = std::max(shape.key_size, shape.value_size);
   if (shape.queries > 0)
-    launch(gradient_of_queries<T>,
-           dim3(static_cast<unsigned>(shape.batch_heads * queries),
-                static_cast<unsigned>(tiles_of(shape.key_size))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, queries, in, grads.q);
+    launch_blocks(ctx, grid_of(shape.batch_heads * queries, tiles_of(shape.key_size)),
+                  gradient_of_queries<T>, shape, queries, in, grads.q);
   if (shape.keys > 0)
-    launch(gradient_of_keys<T>,
-           dim3(static_cast<unsigned>(shape.batch_heads * keys),
-                static_cast<unsigned>(tiles_of(widest))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, keys, in, grads.k, grads.v);
+    launch_blocks(ctx, grid_of(shape.batch_heads * keys, tiles_of(widest)), gradient_of_keys<T>,
+                  shape, keys, in, grads.k, grads.v);
 }
 
 LINEA_KERNEL_TABLE(SoftmaxAttentionKernels, .softmax_attention = softmax_attention<T>,

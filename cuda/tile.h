@@ -6,7 +6,7 @@
 #include "cuda/block.h"
 #include "cuda/ptx.h"
 #include "tensor/context.h"
-#include "tensor/element.h"
+#include "tensor/kernel_shapes.h"
 
 namespace linea::cuda {
 
@@ -20,21 +20,12 @@ enum class Along { terms, tile };
 // The first row and column of a thread's 16 sums, as tensor cores share them: the eight warps of a
 // block split a tile into four bands of 16 rows by two halves of 32 columns. The sums are of that
 // row and the eighth after it, in four pairs of columns.
-__device__ inline int core_row() {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp,
-            lane = static_cast<int>(threadIdx.x) % kWarp;
-  return warp / 2 * 16 + lane / 4;
-}
-__device__ inline int core_col() {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp,
-            lane = static_cast<int>(threadIdx.x) % kWarp;
-  return warp % 2 * 32 + lane % 4 * 2;
-}
+__device__ inline int core_row() { return own_warp() / 2 * 16 + own_lane() / 4; }
+__device__ inline int core_col() { return own_warp() % 2 * 32 + own_lane() % 4 * 2; }
 
-// A thread's sums of a tile, for factors of type T. All Sums have the same rows and columns.
-template <typename T>
+// A thread's sums of a tile. All Sums have the same rows and columns.
+template <typename A>
 struct Sums {
-  using A = Accumulator<T>;
   A x[kSums] = {};
   __device__ A& operator[](int e) { return x[e]; }
   __device__ const A& operator[](int e) const { return x[e]; }
@@ -48,6 +39,66 @@ struct Sums {
   }
 };
 
+// ---- factors ----
+
+inline int64_t tiles_of(int64_t size) { return size <= kTile ? 1 : (size + kTile - 1) / kTile; }
+// Those of `count` rows that a tile has.
+__device__ inline int within_tile(int64_t count) {
+  return static_cast<int>(count < 0 ? 0 : count < kTile ? count : kTile);
+}
+
+// A matrix of a tile in shared memory.
+template <typename A>
+using Square = A[kTile][kTile + 1];
+
+// `count` rows of `width` numbers, `stride` apart.
+template <typename T>
+struct TileRows {
+  using A = Accumulator<T>;
+  const T* data;
+  int64_t stride, width;
+  int count;
+
+  __device__ A or_zero(int i, int64_t d) const {
+    return i < count && d < width ? A(data[i * stride + d]) : A(0);
+  }
+  __device__ TileRows from(int64_t first) const {
+    return {data + first * stride, stride, width, static_cast<int>(count - first)};
+  }
+};
+// A whole matrix.
+template <typename T>
+__device__ TileRows<T> matrix_rows(const T* data, int64_t rows, int64_t width) {
+  return {data, width, width, static_cast<int>(rows)};
+}
+// The rows of bh from `first` on; none where x is absent.
+template <typename T>
+__device__ TileRows<T> tile_rows(const HeadRows<const T>& x, int64_t bh, int64_t first, int count,
+                                 int64_t width) {
+  return {x.at(bh, first), x.row, width, x.data == nullptr ? 0 : count};
+}
+
+// Factors of add_product() whose vectors are rows of x, or its columns from `first` on. x is a
+// Square, or has or_zero(row, column).
+template <typename X>
+__device__ auto by_rows(const X& x) {
+  return [x](int i, int64_t term) { return x.or_zero(i, term); };
+}
+template <typename X>
+__device__ auto by_columns(const X& x, int64_t first) {
+  return [x, first](int i, int64_t term) { return x.or_zero(static_cast<int>(term), first + i); };
+}
+template <typename A>
+__device__ auto by_rows(const Square<A>& x) {
+  return [&x](int i, int64_t term) { return x[i][term]; };
+}
+template <typename A>
+__device__ auto by_columns(const Square<A>& x) {
+  return [&x](int i, int64_t term) { return x[term][i]; };
+}
+
+// ---- products ----
+
 // The number of terms in shared memory at a time; no kernel needs more than 48 KiB.
 template <typename A>
 inline constexpr int kDeep = sizeof(A) == 8 ? 8 : 16;
@@ -56,7 +107,7 @@ inline constexpr int kDeep = sizeof(A) == 8 ? 8 : 16;
 // read eight neighbors of each of four terms without bank conflicts (writes of sixteen terms have
 // 4-way conflicts).
 template <typename A>
-struct PlainPanels {
+struct Panels {
   static constexpr int kRow = kTile + 8;
   alignas(16) A left[kDeep<A> * kRow], right[kDeep<A> * kRow];
   FloatProducts products;
@@ -70,24 +121,23 @@ __device__ void load_panel(A* panel, int64_t first, int64_t terms, const At& at)
     const int index = e + static_cast<int>(threadIdx.x);
     const int term = kAlong == Along::terms ? index % kDeep<A> : index / kTile;
     const int vector = kAlong == Along::terms ? index / kDeep<A> : index % kTile;
-    panel[term * PlainPanels<A>::kRow + vector] =
-        first + term < terms ? at(vector, first + term) : A(0);
+    panel[term * Panels<A>::kRow + vector] = first + term < terms ? at(vector, first + term) : A(0);
   }
 }
 
 template <typename A>
-__device__ void multiply_one_by_one(A (&sums)[kSums], const PlainPanels<A>& panels) {
+__device__ void multiply_one_by_one(A (&sums)[kSums], const Panels<A>& panels) {
   struct alignas(2 * sizeof(A)) Two {
     A x[2];
   };
   const int row = core_row(), col = core_col();
 #pragma unroll 2
   for (int term = 0; term < kDeep<A>; ++term) {
-    const A *left = panels.left + term * PlainPanels<A>::kRow + row, x[2] = {left[0], left[8]};
+    const A *left = panels.left + term * Panels<A>::kRow + row, x[2] = {left[0], left[8]};
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
-      const Two z = *reinterpret_cast<const Two*>(panels.right + term * PlainPanels<A>::kRow + col +
-                                                  part * 8);
+      const Two z =
+          *reinterpret_cast<const Two*>(panels.right + term * Panels<A>::kRow + col + part * 8);
 #pragma unroll
       for (int e = 0; e < 4; ++e) sums[part * 4 + e] += x[e / 2] * z.x[e % 2];
     }
@@ -106,12 +156,10 @@ struct TensorFloats {
 
 // `split`: adds the products with the rounding errors of one factor. Tensor cores truncate sums, so
 // the sums of eight terms are accumulated outside of them, with rounding (Ootomo and Yokota 2022).
-__device__ inline void multiply_by_cores(float (&sums)[kSums], const PlainPanels<float>& panels,
+__device__ inline void multiply_by_cores(float (&sums)[kSums], const Panels<float>& panels,
                                          bool split) {
-  constexpr int kRow = PlainPanels<float>::kRow;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp,
-            lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int row = warp / 2 * 16 + lane / 4, col = warp % 2 * 32 + lane / 4;
+  constexpr int kRow = Panels<float>::kRow;
+  const int lane = own_lane(), row = core_row(), col = own_warp() % 2 * 32 + lane / 4;
 #pragma unroll 1
   for (int first = 0; first < kDeep<float>; first += 8) {
     const int term = first + lane % 4;
@@ -139,36 +187,32 @@ __device__ inline void multiply_by_cores(float (&sums)[kSums], const PlainPanels
 
 // sums += left right^T over the terms of the panels.
 template <typename A>
-__device__ void multiply_panels(A (&sums)[kSums], const PlainPanels<A>& panels) {
+__device__ void multiply_panels(A (&sums)[kSums], const Panels<A>& panels) {
   if constexpr (std::is_same_v<A, float>)
     if (panels.products != FloatProducts::exact)
       return multiply_by_cores(sums, panels, panels.products == FloatProducts::split);
   multiply_one_by_one(sums, panels);
 }
 
-// The shape of a call with its FloatProducts. Rows of bf16 that need no more are rounded to TF32.
+// The shape of a call with its FloatProducts. Rows of bf16 need no more than TF32.
 template <typename T, typename Shape>
-Shape as_multiplied(const Context& ctx, Shape shape, bool rounds = false) {
-  shape.products = std::is_same_v<T, BFloat16> && rounds ? FloatProducts::rounded : ctx.products;
+Shape as_multiplied(const Context& ctx, Shape shape) {
+  shape.products = std::is_same_v<T, BFloat16> ? FloatProducts::rounded : ctx.products;
   return shape;
 }
 // A kernel calls it once, before the first product.
 template <typename A>
-__device__ void multiply_as(FloatProducts products, PlainPanels<A>& panels) {
+__device__ void multiply_as(FloatProducts products, Panels<A>& panels) {
   if (threadIdx.x == 0) panels.products = products;
 }
-
-template <typename T>
-using Panels = PlainPanels<Accumulator<T>>;
 
 // sums[row][column] += sum_l left(row, l) right(column, l), l < terms. Both are called for 0 .. 63,
 // and return 0 out of range. Every thread of the block calls it; the factors may read shared memory
 // written just before, and `panels` is free afterwards.
-template <Along kLeft, Along kRight, typename T, typename Left, typename Right>
-__device__ void add_product(Sums<T>& sums, int64_t terms, const Left& left, const Right& right,
-                            Panels<T>& panels) {
-  constexpr int kAtOnce = kDeep<Accumulator<T>>;
-  for (int64_t first = 0; first < terms; first += kAtOnce) {
+template <Along kLeft, Along kRight, typename A, typename Left, typename Right>
+__device__ void add_product(Sums<A>& sums, int64_t terms, const Left& left, const Right& right,
+                            Panels<A>& panels) {
+  for (int64_t first = 0; first < terms; first += kDeep<A>) {
     __syncthreads();
     load_panel<kLeft>(panels.left, first, terms, left);
     load_panel<kRight>(panels.right, first, terms, right);
@@ -194,7 +238,5 @@ __device__ void sum_rows(const A (&own)[2], const Body& body) {
   if (threadIdx.x < kTile)
     body(static_cast<int>(threadIdx.x), half[0][threadIdx.x] + half[1][threadIdx.x]);
 }
-
-inline int64_t tiles_of(int64_t size) { return size <= kTile ? 1 : (size + kTile - 1) / kTile; }
 
 }  // namespace linea::cuda

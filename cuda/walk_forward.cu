@@ -196,10 +196,9 @@ StretchStates::StretchStates(Context& ctx, const ChunkShape& shape, const Stretc
     launch_walk<sum_walk<width.value>, SumShared<width.value>>(
         ctx, shape, cut, terms, WalkStates{nullptr, nullptr, state, key_sum});
   });
-  const Group group{0, cut.count};
-  const Direction direction{terms.of_queries(), -1};
+  const Group group{0, cut.count, terms.of_queries()};
   const auto scan = [&](int64_t width, float* sums, float* parts) {
-    return ScanSums<float>{F, width, group, direction, nullptr, nullptr, sums, parts};
+    return ScanSums<float>{F, width, group, nullptr, nullptr, sums, parts};
   };
   for_each(ctx, rows * (shape.values + 1),
            ScanBoth{scan(shape.values, running.state, state), scan(1, running.key_sum, key_sum),

@@ -6,14 +6,11 @@ namespace {
 
 void expect_alike(const ChunkSetting& s, Bounds bounds = {}) {
   SCOPED_TRACE(describe(s));
-  // y is rounded to bf16, and of plain values the factors are; a sum of relus can be small, and
-  // gradients are divided by it.
-  const bool plain = s.kind == FeatureKind::values && !s.weights && !s.decays;
-  if (s.feature == KernelFeature::relu)
-    bounds.bf16 = plain ? 0.1 : 0.02;
-  else if (plain)
-    bounds.bf16 = 0.02;
-  expect_parity([&](auto t) { return ChunkProblem<decltype(t)>(s).all(); }, bounds);
+  // y and the factors are rounded to bf16; a sum of relus can be small, and gradients are divided by
+  // it.
+  bounds.bf16 = s.feature == KernelFeature::relu ? 0.1 : 0.02;
+  expect_parity_of(
+      s, [&](auto t) { return ChunkProblem<decltype(t)>(s).all(); }, bounds);
 }
 
 TEST(CudaChunkBackward, EveryKindOfSum) {

@@ -8,7 +8,7 @@ TEST(CudaChunkForward, EverySize) {
   if (a_share()) GTEST_SKIP() << "the backward pass's tests go through the forward pass too";
   for (const ChunkSetting& s : every_size()) {
     SCOPED_TRACE(describe(s));
-    expect_parity([&](auto t) { return ChunkProblem<decltype(t)>(s).forward(); });
+    expect_parity_of(s, [&](auto t) { return ChunkProblem<decltype(t)>(s).forward(); });
   }
 }
 

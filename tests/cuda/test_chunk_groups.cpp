@@ -33,7 +33,8 @@ void expect_alike(ChunkSetting s, int64_t blocks) {
   SCOPED_TRACE(describe(s));
   Bounds bounds;
   bounds.bf16 = 0.03;  // factors are rounded
-  expect_parity([&](auto t) { return ChunkProblem<decltype(t)>(s).all(); }, bounds);
+  expect_parity_of(
+      s, [&](auto t) { return ChunkProblem<decltype(t)>(s).all(); }, bounds);
 }
 
 TEST(CudaChunkGroups, EverySize) {

@@ -83,6 +83,10 @@ TEST(CudaDevice, RefusesBf16WhereOnlyFloatsAreUsed) {
                [&] { of.quadratic_features(context(), nullptr, nullptr, 1, 1); });
   expect_error(ErrorKind::usage, {"DeltaStepKernels", "f32 or f64, not bf16"},
                [&] { of.delta_step(context(), {}, {}, nullptr, nullptr); });
+  ChunkShape logs{1, 1, 1, 1, 1};
+  logs.kind = FeatureKind::logs;
+  expect_error(ErrorKind::usage, {"logs, weights and decays", "f32 or f64, not bf16"},
+               [&] { of.chunk_forward(context(), logs, {}, {}, {}, {}); });
 }
 
 // More writes than there are slots on the way, one that is larger than all of them, and nothing:
