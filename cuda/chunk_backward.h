@@ -101,4 +101,75 @@ __device__ A read_by_logs(A log, A scale, A rest) {
   return all == kNothing<A> ? A(0) : exp_of(all + rest);
 }
 
+// A block's part of dq or, kOfKeys, of dk: a chunk by a tile of features. With G of make_gradients()
+// and up to the factors of logs and scales:
+//
+//   dq_i = (n_i S^T + e_i z + sum_j G_ij k_j) phi'    dk_j = (v_j S^T + z + sum_i G_ij q_i) phi'
+//
+// Adds dx x to `whole`, for each of the thread's two rows.
+template <NumericMode kMode, bool kOfKeys, typename T, typename A>
+__device__ __forceinline__ void feature_gradients(const ChunkShape& shape, const Chunk& chunk,
+                                                  const Pieces<kMode, T>& of,
+                                                  const StateAt<A>& state, Square<A>& grads,
+                                                  Panels<A>& panels, const HeadRows<T>& dx,
+                                                  A (&whole)[2]) {
+  __shared__ RowsByLogs by_logs;
+  constexpr bool kLogs = kMode == NumericMode::logs, kPlain = kMode == NumericMode::plain;
+  const int64_t F = shape.features, first_f = static_cast<int64_t>(blockIdx.y) * kTile;
+  const Rows<kMode, T>&x = kOfKeys ? of.k : of.q, &other = kOfKeys ? of.q : of.k;
+  const A* const offset = kOfKeys ? of.key_offset : of.query_offset;
+  // The query and the key of a row of x and another row.
+  const auto query = [](int own, int64_t l) { return kOfKeys ? static_cast<int>(l) : own; };
+  const auto key = [](int own, int64_t l) { return kOfKeys ? own : static_cast<int>(l); };
+  find_by_logs(of, by_logs);
+  Sums<A> inside;
+  if (of.q.count > 0 && of.k.count > 0) {
+    make_gradients(of, by_logs, grads, panels);
+    add_product<kOfKeys ? Along::tile : Along::terms, Along::tile>(
+        inside, other.count,
+        [&](int own, int64_t l) {
+          const int i = query(own, l);
+          return kLogs && by_logs.row[i] ? A(0) : grads[i][key(own, l)];
+        },
+        by_columns(other, first_f), panels);
+  }
+  // For plain values the state's contribution needs no factor, and is added to that from inside.
+  Sums<A> apart;
+  if (!state.empty)
+    add_product<Along::terms, Along::terms>(
+        kPlain ? inside : apart, shape.values,
+        [&](int own, int64_t m) { return kOfKeys ? of.v.or_zero(own, m) : of.numerator(own, m); },
+        by_rows(state.state.from(first_f)), panels);
+
+  T* to = dx.at(chunk.bh, chunk.first);
+  Sums<A>::each([&](int e, int own, int col) {
+    const int64_t f = first_f + col;
+    if (own >= chunk.rows || f >= F) return;
+    A grad = 0, feature = 0;
+    if (own < x.count) {
+      const A given = x.given(own, f);
+      feature = x.at(own, f);
+      grad = kLogs ? inside[e] * feature : inside[e];
+      if (!state.empty) {
+        const A z = state.key_sum[f], of_state = apart[e] + (kOfKeys ? z : of.grad[own] * z);
+        if (kPlain)
+          grad += of_state;
+        else if (kLogs)
+          grad += of_state * read_by_logs(given, state.scale[f], offset[own] - x.top[own]);
+        else
+          grad += of_state * factor(state.scale[f], -offset[own]);
+      }
+      if (kLogs && other.count > 0 && by_logs.any)
+#pragma unroll 1
+        for (int l = kOfKeys ? own : 0; l < (kOfKeys ? other.count : min(own + 1, other.count));
+             ++l)
+          if (const int i = query(own, l), j = key(own, l); by_logs.row[i])
+            grad += grads[i][j] * exp_of(of.q.given(i, f) + of.k.given(j, f) + of.rest(i, j));
+    }
+    whole[(e & 2) / 2] += kLogs ? grad : grad * feature;
+    if (!kLogs) grad *= feature_derivative(shape.feature, feature);
+    to[own * dx.row + f] = T(grad);
+  });
+}
+
 }  // namespace linea::cuda

@@ -16,61 +16,13 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   using A = Accumulator<T>;
   __shared__ Panels<A> panels;
   __shared__ Square<A> grads;
-  __shared__ RowsByLogs by_logs;
   multiply_as(shape.products, panels);
   const Chunk chunk = chunk_at(shape, group, blockIdx.x);
   if (chunk.rows == 0) return;
-  const StateAt<A> later = state_at(states, shape, group, chunk);
-  using Tile = Sums<A>;
-  const int64_t F = shape.features, M = shape.values;
-  const int64_t first_f = static_cast<int64_t>(blockIdx.y) * kTile;
-
   const Pieces<kMode, T> of = pieces_of<kMode>(shape, chunk, in, dy, keys, queries);
-  find_by_logs(of, by_logs);
-  Tile inside;
-  if (of.q.count > 0 && of.k.count > 0) {
-    make_gradients(of, by_logs, grads, panels);
-    add_product<Along::tile, Along::tile>(
-        inside, of.q.count,
-        [&](int j, int64_t i) {
-          return kMode == NumericMode::logs && by_logs.row[i] ? A(0) : grads[i][j];
-        },
-        by_columns(of.q, first_f), panels);
-  }
-  // For plain values the state's contribution needs no factor, and is added to that of the queries.
-  Tile apart;
-  Tile& after = kMode == NumericMode::plain ? inside : apart;
-  if (!later.empty)
-    add_product<Along::terms, Along::terms>(after, M, by_rows(of.v),
-                                            by_rows(later.state.from(first_f)), panels);
-
-  T* to = dk.at(chunk.bh, chunk.first);
   A whole[2] = {};
-  Tile::each([&](int e, int j, int col) {
-    const int64_t f = first_f + col;
-    if (j >= chunk.rows || f >= F) return;
-    A grad = 0, feature = 0;
-    if (j < of.k.count) {
-      const A given = of.k.given(j, f);
-      feature = of.k.at(j, f);
-      grad = kMode == NumericMode::logs ? inside[e] * feature : inside[e];
-      if (!later.empty) {
-        const A of_state = apart[e] + later.key_sum[f];
-        if (kMode == NumericMode::plain) grad += of_state;
-        if (kMode == NumericMode::scaled)
-          grad += of_state * factor(later.scale[f], -of.key_offset[j]);
-        if (kMode == NumericMode::logs)
-          grad += of_state * read_by_logs(given, later.scale[f], of.key_offset[j] - of.k.top[j]);
-      }
-      if (kMode == NumericMode::logs && of.q.count > 0 && by_logs.any)
-        for (int i = j; i < of.q.count; ++i)
-          if (by_logs.row[i])
-            grad += grads[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
-    }
-    whole[(e & 2) / 2] += kMode == NumericMode::logs ? grad : grad * feature;
-    if (kMode != NumericMode::logs) grad *= feature_derivative(shape.feature, feature);
-    to[j * dk.row + f] = T(grad);
-  });
+  feature_gradients<kMode, true>(shape, chunk, of, state_at(states, shape, group, chunk), grads,
+                                 panels, dk, whole);
   if (weight_part == nullptr) return;
   sum_rows(whole, [&](int j, A total) {
     weight_part[static_cast<int64_t>(blockIdx.y) * gridDim.x * kTile + chunk.entry + j] = total;
