@@ -1,55 +1,36 @@
-// Shared by the kernels of the delta rule: a block's shared memory, and the triangular system of a
-// chunk.
+// Shared by the kernels of the delta rule: a block's shared memory, the triangular system of a chunk,
+// and the inputs of a chunk with the decays of the state. Formulas: tensor/cpu/delta.cpp.
 #pragma once
 
 #include "cuda/chunk.h"
+#include "cuda/team.h"
 
 namespace linea::cuda {
 
-template <typename A>
-using SquareRows = A (*)[kTile + 1];
-
-// A block's shared memory: the panels of products and two matrices.
-template <typename A>
-struct Shared {
-  Panels<A>* panels;
-  SquareRows<A> pairs, columns;  // positions x positions, positions x columns
-  __device__ static Shared take(FloatProducts products) {
+// A block's shared memory: two matrices, positions x positions and positions x columns.
+template <typename T>
+struct DeltaShared {
+  Panels<T> panels;
+  Square<T> pairs, columns;
+  __device__ static DeltaShared& take(FloatProducts products) {
     SharedMemory memory;
-    Shared shared;
-    shared.panels = memory.take<Panels<A>>(1);
-    multiply_as(products, *shared.panels);
-    shared.pairs = reinterpret_cast<SquareRows<A>>(memory.take<A>(kTile * (kTile + 1)));
-    shared.columns = reinterpret_cast<SquareRows<A>>(memory.take<A>(kTile * (kTile + 1)));
+    DeltaShared& shared = *memory.take<DeltaShared>(1);
+    multiply_as(products, shared.panels);
     return shared;
   }
 };
-template <typename A>
-constexpr size_t shared_bytes() {
-  const auto whole = [](size_t bytes) { return (bytes + 127) / 128 * 128; };
-  return whole(sizeof(Panels<A>)) + 2 * whole(sizeof(Square<A>));
-}
-
-template <typename A, class... P, class... Arguments>
-void launch_large(Context& ctx, void (*kernel)(P...), dim3 grid, const Arguments&... arguments) {
-  check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(shared_bytes<A>())),
-             "setting a kernel's shared memory limit");
-  launch(kernel, grid, dim3(kBlockThreads), shared_bytes<A>(), stream(ctx), arguments...);
-}
 
 // x = (I + strictly_lower(l))^-1 x, or with the transposed inverse, for `count` rows of 64 columns.
 // All threads call it.
-template <typename A>
-__device__ void solve(bool transpose, int count, SquareRows<A> l, SquareRows<A> x) {
+template <typename T>
+__device__ void solve(bool transpose, int count, const Square<T>& l, Square<T>& x) {
   constexpr int kShares = kBlockThreads / kTile;
   const int m = static_cast<int>(threadIdx.x) % kTile,
             share = static_cast<int>(threadIdx.x) / kTile;
   __syncthreads();
   for (int n = 0; n < count; ++n) {
     const int j = transpose ? count - 1 - n : n;
-    const A known = x[j][m];
+    const T known = x[j][m];
     if (transpose) {
       for (int i = share; i < j; i += kShares) x[i][m] -= l[j][i] * known;
     } else {
@@ -59,18 +40,44 @@ __device__ void solve(bool transpose, int count, SquareRows<A> l, SquareRows<A> 
   }
 }
 
-// Rows of [S,width] of one (batch, head), from the first of a chunk.
+// The inputs of a chunk. L: the sums of log decays from its start on; null: 0.
 template <typename T>
-struct ChunkOf {
-  using A = Accumulator<T>;
-  const T* data;
-  int64_t width;
-  int count;
-  __device__ A at(int i, int64_t f) const {
-    return i < count && f < width ? A(data[i * width + f]) : A(0);
+struct DeltaChunk {
+  TileRows<T> q, k, v, dy;
+  const T *beta, *L;
+  int rows;
+
+  __device__ T beta_at(int i) const { return i < k.count ? beta[i] : T(0); }
+  // exp(L_i), exp(L_C - L_i), exp(L_i - L_j) and exp(L_C) state; 1 past the rows.
+  __device__ T from_start(int i) const { return L == nullptr || i >= rows ? T(1) : exp_of(L[i]); }
+  __device__ T to_end(int i) const { return pair(rows - 1, i); }
+  __device__ T pair(int i, int j) const {
+    return L == nullptr || i >= rows || j > i ? T(1) : exp_of(L[i] - L[j]);
+  }
+  __device__ T decayed(T state) const {
+    return L == nullptr ? state : state * from_start(rows - 1);
   }
 };
 
-inline unsigned blocks(int64_t count) { return static_cast<unsigned>(count); }
+template <typename T>
+struct DeltaInputs {
+  DeltaInput<T> in;
+  Strided<const T> dy, L;
+
+  __device__ DeltaChunk<T> of(const ChunkShape& shape, const Chunk& chunk) const {
+    const int64_t S = shape.length, F = shape.features, M = shape.values;
+    const auto rows = [&](const Strided<const T>& x, int64_t width, int count) {
+      return tile_rows(HeadRows<const T>{x.data, x.stride, 0, width}, chunk.bh, chunk.first, count,
+                       width);
+    };
+    return {rows({in.q, S * F}, F, chunk.rows),
+            rows({in.k, S * F}, F, chunk.keys),
+            rows(in.v, M, chunk.keys),
+            rows(dy, M, chunk.rows),
+            in.beta.at(chunk.bh) + chunk.first,
+            L.data == nullptr ? nullptr : L.at(chunk.bh) + chunk.first,
+            chunk.rows};
+  }
+};
 
 }  // namespace linea::cuda
