@@ -10,7 +10,7 @@ import sys
 # Kernels in the inner loops of training and sampling. Double kernels serve gradient checks: their speed does not count.
 HOT = ["read_chunk", "sum_chunk", "query_gradient", "key_gradient", "value_gradient", "softmax", "layer_norm",
        "cross_entropy", "adam", "each_kernel", "RecurrentStep", "sum_squares", "embedding", "attend<", "attend_tiles", "gradient_of_",
-       "sort_kernel", "column_slices", "write_chunks", "go_back", "row_gradients", "logs_kernel", "logs_backward", "code_gradient",
+       "sort_kernel", "column_slices", "write_chunks", "go_back", "row_gradients", "head_products_kernel", "code_gradient",
        "sample_kernel", "CastSpan", "_walk<"]
 MAX_SPILLED = 16  # bytes: less than a thousandth of a kernel's time
 # Two blocks on a multiprocessor are worth more than these bytes; one thread computes clip_scale.
