@@ -50,10 +50,6 @@ __device__ T block_reduce(T x, Op op) {
 }
 
 template <typename T>
-__device__ T block_sum(T x) {
-  return block_reduce(x, Sum{});
-}
-template <typename T>
 __device__ T warp_sum(T x) {
   return warp_reduce(x, Sum{});
 }

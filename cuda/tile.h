@@ -125,8 +125,9 @@ __device__ void load_panel(A* panel, int64_t first, int64_t terms, const At& at)
   }
 }
 
-template <typename A>
-__device__ void multiply_one_by_one(A (&sums)[kSums], const Panels<A>& panels) {
+// Calls add(sum, left, right) for each sum and term of the panels.
+template <typename A, typename Add>
+__device__ void add_one_by_one(A (&sums)[kSums], const Panels<A>& panels, const Add& add) {
   struct alignas(2 * sizeof(A)) Two {
     A x[2];
   };
@@ -139,7 +140,7 @@ __device__ void multiply_one_by_one(A (&sums)[kSums], const Panels<A>& panels) {
       const Two z =
           *reinterpret_cast<const Two*>(panels.right + term * Panels<A>::kRow + col + part * 8);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) sums[part * 4 + e] += x[e / 2] * z.x[e % 2];
+      for (int e = 0; e < 4; ++e) add(sums[part * 4 + e], x[e / 2], z.x[e % 2]);
     }
   }
 }
@@ -191,7 +192,7 @@ __device__ void multiply_panels(A (&sums)[kSums], const Panels<A>& panels) {
   if constexpr (std::is_same_v<A, float>)
     if (panels.products != FloatProducts::exact)
       return multiply_by_cores(sums, panels, panels.products == FloatProducts::split);
-  multiply_one_by_one(sums, panels);
+  add_one_by_one(sums, panels, [](A& sum, A x, A z) { sum += x * z; });
 }
 
 // The shape of a call with its FloatProducts. Rows of bf16 need no more than TF32.
@@ -206,20 +207,36 @@ __device__ void multiply_as(FloatProducts products, Panels<A>& panels) {
   if (threadIdx.x == 0) panels.products = products;
 }
 
-// sums[row][column] += sum_l left(row, l) right(column, l), l < terms. Both are called for 0 .. 63,
-// and return 0 out of range. Every thread of the block calls it; the factors may read shared memory
-// written just before, and `panels` is free afterwards.
-template <Along kLeft, Along kRight, typename A, typename Left, typename Right>
-__device__ void add_product(Sums<A>& sums, int64_t terms, const Left& left, const Right& right,
-                            Panels<A>& panels) {
+// Calls add() with the panels of left(row, l) and right(column, l), l < terms, one after another. Both
+// are called for 0 .. 63, and return 0 out of range. Every thread of the block calls it; the factors
+// may read shared memory written just before, and `panels` is free afterwards.
+template <Along kLeft, Along kRight, typename A, typename Left, typename Right, typename Add>
+__device__ void each_panel(int64_t terms, const Left& left, const Right& right, Panels<A>& panels,
+                           const Add& add) {
   for (int64_t first = 0; first < terms; first += kDeep<A>) {
     __syncthreads();
     load_panel<kLeft>(panels.left, first, terms, left);
     load_panel<kRight>(panels.right, first, terms, right);
     __syncthreads();
-    multiply_panels(sums.x, panels);
+    add();
   }
   __syncthreads();
+}
+
+// sums[row][column] += sum_l left(row, l) right(column, l)
+template <Along kLeft, Along kRight, typename A, typename Left, typename Right>
+__device__ void add_product(Sums<A>& sums, int64_t terms, const Left& left, const Right& right,
+                            Panels<A>& panels) {
+  each_panel<kLeft, kRight>(terms, left, right, panels, [&] { multiply_panels(sums.x, panels); });
+}
+
+// sums[row][column] += sum_l (left(row, l) - right(column, l))^2
+template <Along kLeft, Along kRight, typename A, typename Left, typename Right>
+__device__ void add_distances(Sums<A>& sums, int64_t terms, const Left& left, const Right& right,
+                              Panels<A>& panels) {
+  each_panel<kLeft, kRight>(terms, left, right, panels, [&] {
+    add_one_by_one(sums.x, panels, [](A& sum, A x, A z) { sum += (x - z) * (x - z); });
+  });
 }
 
 // Sums each thread's values of its two rows over whole rows, and calls body(row, sum) in one thread
