@@ -24,20 +24,6 @@ inline constexpr int kAttendThreads = 128;
 template <int kBands>
 inline constexpr int kBandRows = kAttendThreads / kWarp * 16 * kBands;
 
-// ---- products of several bands ----
-
-template <int kBands, int kColumns>
-using BandsSums = float[kBands][kColumns / 8][4];
-
-// Calls body(sum, row, column) for each of the lane's sums, rows counted across the warp's bands.
-template <int kBands, int kTiles, typename Body>
-__device__ __forceinline__ void each_of_bands(float (&sums)[kBands][kTiles][4], const Body& body) {
-#pragma unroll
-  for (int band = 0; band < kBands; ++band)
-    each_sum(sums[band],
-             [&](float& sum, int, int row, int col) { body(sum, band * 16 + row, col); });
-}
-
 // sums[i][j] *= by[i][j]
 template <int kBands, int kTiles>
 __device__ __forceinline__ void multiply_each(float (&sums)[kBands][kTiles][4],
@@ -45,70 +31,6 @@ __device__ __forceinline__ void multiply_each(float (&sums)[kBands][kTiles][4],
 #pragma unroll
   for (int n = 0; n < kBands * kTiles * 4; ++n)
     sums[n / (kTiles * 4)][n / 4 % kTiles][n % 4] *= by[n / (kTiles * 4)][n / 4 % kTiles][n % 4];
-}
-
-// sums += a times 16 terms of `right`, from `term` on.
-template <Along kRight, int kBands, int kTiles, typename Right>
-__device__ __forceinline__ void multiply_bands(float (&sums)[kBands][kTiles][4],
-                                               const uint32_t (&a)[kBands][4], const Right& right,
-                                               int term) {
-#pragma unroll
-  for (int t = 0; t < kTiles; t += 2) {
-    uint32_t b[4];
-    right.template right<kRight>(b, t * 8, term);
-#pragma unroll
-    for (int band = 0; band < kBands; ++band) {
-      mma_m16n8k16(sums[band][t], a[band], {b[0], b[1]});
-      mma_m16n8k16(sums[band][t + 1], a[band], {b[2], b[3]});
-    }
-  }
-}
-
-// sums[i][j] += sum_l left(row + i, l) right(j, l), l < kTerms.
-template <int kTerms, int kBands, int kTiles, typename Left, typename Right>
-__device__ __forceinline__ void product_of_bands(float (&sums)[kBands][kTiles][4], const Left& left,
-                                                 int row, const Right& right) {
-#pragma unroll
-  for (int term = 0; term < kTerms; term += 16) {
-    uint32_t a[kBands][4];
-#pragma unroll
-    for (int band = 0; band < kBands; ++band)
-      left.template left<Along::terms>(a[band], row + band * 16, term);
-    multiply_bands<Along::terms>(sums, a, right, term);
-  }
-}
-
-// sums[i][m] += sum_j left[i][j] right(j, m), with sums as the left factor, rounded to bf16.
-template <int kBands, int kTiles, int kLeftTiles, typename Right>
-__device__ __forceinline__ void product_of_weights(float (&sums)[kBands][kTiles][4],
-                                                   const float (&left)[kBands][kLeftTiles][4],
-                                                   const Right& right) {
-#pragma unroll
-  for (int t = 0; t < kLeftTiles; t += 2) {
-    uint32_t a[kBands][4];
-#pragma unroll
-    for (int band = 0; band < kBands; ++band)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float* const two = &left[band][t + e / 2][e % 2 * 2];
-        a[band][e] = to_bf16_pair(two[0], two[1]);
-      }
-    multiply_bands<Along::tile>(sums, a, right, t * 8);
-  }
-}
-
-// Writes the warp's rows from `row` on, those below `count`, each times factor(row).
-template <int kBands, int kTiles, typename Factor>
-__device__ __forceinline__ void write_bands(const HeadRows<BFloat16>& rows, int bh, int first,
-                                            const float (&sums)[kBands][kTiles][4], int row,
-                                            int count, const Factor& factor) {
-  BFloat16* const to = rows.at(bh, first);
-#pragma unroll
-  for (int band = 0; band < kBands; ++band) {
-    const float by[2] = {factor(band, 0), factor(band, 1)};
-    write_rows(to, stride_of(rows), sums[band], row + band * 16, count,
-               [&](float& x, float& y, int lower, int, int) { x *= by[lower], y *= by[lower]; });
-  }
 }
 
 // ---- what queries see ----
@@ -145,18 +67,16 @@ struct KeyBounds {
   template <int kBands, int kTiles, typename Body>
   __device__ __forceinline__ void each_unseen(float (&sums)[kBands][kTiles][4], int row, int key,
                                               const Body& body) const {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int lane = own_lane();
 #pragma unroll
-    for (int band = 0; band < kBands; ++band)
+    for (int octet = 0; octet < 2 * kBands; ++octet) {
+      const int i = row + octet * 8 + lane / 4, own = key + lane % 4 * 2;
+      const int low = first[i] - own, high = end[i] - own;
 #pragma unroll
-      for (int lower = 0; lower < 2; ++lower) {
-        const int i = row + band * 16 + lower * 8 + lane / 4, own = key + lane % 4 * 2;
-        const int low = first[i] - own, high = end[i] - own;
-#pragma unroll
-        for (int n = 0; n < kTiles * 2; ++n)
-          if (const int j = n / 2 * 8 + n % 2; j < low || j >= high)
-            body(sums[band][n / 2][2 * lower + n % 2]);
-      }
+      for (int n = 0; n < kTiles * 2; ++n)
+        if (const int j = n / 2 * 8 + n % 2; j < low || j >= high)
+          body(sums[octet / 2][n / 2][octet % 2 * 2 + n % 2]);
+    }
   }
 };
 

@@ -47,18 +47,6 @@ void launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_byte
   check_launch(error, grid, block, shared_bytes);
 }
 
-// Required before a launch with more than 48 KiB of dynamic shared memory. The limit is never
-// lowered, since captured launches rely on it. `allowed`: the kernel's current limit, 0 at first.
-template <typename... Params>
-void allow_shared_bytes(void (*kernel)(Params...), size_t bytes, size_t& allowed) {
-  if (bytes <= allowed) return;
-  check_cuda(
-      cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                           cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
-      "setting a kernel's shared memory limit");
-  allowed = bytes;
-}
-
 // ---- dynamic shared memory ----
 
 inline constexpr size_t kSharedAlignment = 128;

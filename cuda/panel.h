@@ -1,33 +1,38 @@
 // Panels of bf16 in shared memory and their products on tensor cores, for kernels whose inputs allow
-// copies of 16 bytes. A warp computes 16 rows of a product; its sums of one product are the left
+// copies of 16 bytes. A warp computes bands of 16 rows of a product; its sums of one product are the left
 // factor of the next without leaving registers. Every function is called by all threads of a warp,
 // and those that copy or change a panel by all of a block.
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
 
-#include "cuda/queue.h"
 #include "cuda/tile.h"
-#include "tensor/kernel_shapes.h"
 
 namespace linea::cuda {
 
-// The sums of a warp: 16 rows by kColumns. Lane l has, of each eight columns, two in row l / 4 and
-// two in the eighth row after it.
-template <int kColumns>
-using BandSums = float[kColumns / 8][4];
+// The sums of a warp: bands of 16 rows by kColumns, in octets of eight rows. Lane l has, of each eight
+// columns, two in row l / 4 of each octet.
+template <int kColumns, int kBands = 1>
+using BandSums = float[kBands][kColumns / 8][4];
 
-// Calls body(sum, lower, row, column) for each of the lane's sums; lower is 1 in the eight lower rows.
-template <int kTiles, typename Body>
-__device__ __forceinline__ void each_sum(float (&sums)[kTiles][4], const Body& body) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+// Calls body(sum, octet, row, column) for each of the lane's sums.
+template <int kBands, int kTiles, typename Body>
+__device__ __forceinline__ void each_sum(float (&sums)[kBands][kTiles][4], const Body& body) {
+  const int lane = own_lane();
 #pragma unroll
-  for (int t = 0; t < kTiles; ++t)
+  for (int band = 0; band < kBands; ++band)
 #pragma unroll
-    for (int e = 0; e < 4; ++e)
-      body(sums[t][e], e / 2, lane / 4 + e / 2 * 8, t * 8 + lane % 4 * 2 + e % 2);
+    for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int octet = 2 * band + e / 2;
+        body(sums[band][t][e], octet, lane / 4 + octet * 8, t * 8 + lane % 4 * 2 + e % 2);
+      }
 }
 
+struct alignas(16) EightBf16 {
+  uint32_t pair[4];
+};
 // The two bf16 of a word.
 __device__ __forceinline__ float lower_bf16(uint32_t pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float upper_bf16(uint32_t pair) {
@@ -50,19 +55,21 @@ struct Panel {
     *reinterpret_cast<uint32_t*>(at(row, col)) = word;
   }
 
-  // Starts to copy `count` rows, `stride` apart; the others become 0.
+  // Starts to copy the rows first .. first + count - 1 of those at `rows`, `stride` apart; the others
+  // become 0.
   template <int kThreads = kBlockThreads>
-  __device__ __forceinline__ void bring(const BFloat16* from, int stride, int count) {
+  __device__ __forceinline__ void bring(const BFloat16* rows, int stride, int first, int count) {
     static_assert(kThreads % kPerRow == 0 && kRows * kPerRow % kThreads == 0);
     constexpr int kRowsAtOnce = kThreads / kPerRow;
     const uint32_t thread = thread_read_anew();
-    const int first = static_cast<int>(thread / kPerRow),
+    const int own = static_cast<int>(thread / kPerRow),
               col = static_cast<int>(thread % kPerRow * 8);
-    BFloat16* const to = at(first, col);
-    const uint32_t offset = static_cast<uint32_t>(first * stride + col);
+    const BFloat16* const from = rows + int64_t{first} * stride;
+    BFloat16* const to = at(own, col);
+    const uint32_t offset = static_cast<uint32_t>(own * stride + col);
 #pragma unroll
     for (int row = 0; row < kRows; row += kRowsAtOnce) {
-      const bool there = first + row < count;
+      const bool there = own + row < count;
       __pipeline_memcpy_async(to + row * kStride,
                               from + (there ? offset + static_cast<uint32_t>(row * stride) : 0), 16,
                               there ? 0 : 16);
@@ -72,15 +79,12 @@ struct Panel {
   // Each number x of the first `count` rows becomes f(x, i) for its row i.
   template <typename F>
   __device__ __forceinline__ void transform(int count, const F& f) {
-    struct alignas(16) Unit {
-      uint32_t pair[4];
-    };
 #pragma unroll
     for (int e = 0; e < kRows * kPerRow; e += kBlockThreads) {
       const int index = e + static_cast<int>(threadIdx.x), row = index / kPerRow;
       if (row >= count) continue;
-      Unit* const place = reinterpret_cast<Unit*>(at(row, index % kPerRow * 8));
-      Unit unit = *place;
+      EightBf16* const place = reinterpret_cast<EightBf16*>(at(row, index % kPerRow * 8));
+      EightBf16 unit = *place;
 #pragma unroll
       for (uint32_t& pair : unit.pair)
         pair = to_bf16_pair(f(lower_bf16(pair), row), f(upper_bf16(pair), row));
@@ -105,7 +109,7 @@ struct Panel {
   // next eight terms, as for the left factor of an mma; 2: the reverse, as for two right factors.
   template <Along kAlong, int kVectors>
   __device__ __forceinline__ void load(uint32_t (&r)[4], int vector, int term) const {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp, matrix = lane / 8, i = lane % 8;
+    const int matrix = own_lane() / 8, i = own_lane() % 8;
     const int v = (matrix & kVectors) != 0 ? 8 : 0, t = (matrix & (3 - kVectors)) != 0 ? 8 : 0;
     // The lane's offset first: the rest is constant in most calls.
     const BFloat16* const own = kAlong == Along::tile ? at(t + i, v) : at(v + i, t);
@@ -123,59 +127,72 @@ __device__ __forceinline__ void bring_numbers(float (&to)[kCount], const float* 
 }
 
 // sums += a times 16 terms of `right` from `term` on, its columns from `col` on.
-template <Along kRight, int kTiles, typename Right>
-__device__ __forceinline__ void multiply_band(float (&sums)[kTiles][4], const uint32_t (&a)[4],
-                                              const Right& right, int col, int term) {
+template <Along kRight, int kBands, int kTiles, typename Right>
+__device__ __forceinline__ void multiply_bands(float (&sums)[kBands][kTiles][4],
+                                               const uint32_t (&a)[kBands][4], const Right& right,
+                                               int col, int term) {
 #pragma unroll
   for (int t = 0; t < kTiles; t += 2) {
     uint32_t b[4];
     right.template right<kRight>(b, col + t * 8, term);
-    mma_m16n8k16(sums[t], a, {b[0], b[1]});
-    mma_m16n8k16(sums[t + 1], a, {b[2], b[3]});
+#pragma unroll
+    for (int band = 0; band < kBands; ++band) {
+      mma_m16n8k16(sums[band][t], a[band], {b[0], b[1]});
+      mma_m16n8k16(sums[band][t + 1], a[band], {b[2], b[3]});
+    }
   }
 }
 
 // sums[i][j] += sum_l left(row + i, l) right(col + j, l), l < kTerms.
-template <int kTerms, Along kLeft, Along kRight, int kTiles, typename Left, typename Right>
-__device__ __forceinline__ void product(float (&sums)[kTiles][4], const Left& left, int row,
-                                        const Right& right, int col) {
+template <int kTerms, Along kLeft, Along kRight, int kBands, int kTiles, typename Left,
+          typename Right>
+__device__ __forceinline__ void product(float (&sums)[kBands][kTiles][4], const Left& left, int row,
+                                        const Right& right, int col = 0) {
 #pragma unroll
   for (int term = 0; term < kTerms; term += 16) {
-    uint32_t a[4];
-    left.template left<kLeft>(a, row, term);
-    multiply_band<kRight>(sums, a, right, col, term);
+    uint32_t a[kBands][4];
+#pragma unroll
+    for (int band = 0; band < kBands; ++band)
+      left.template left<kLeft>(a[band], row + band * 16, term);
+    multiply_bands<kRight>(sums, a, right, col, term);
   }
 }
 
 // As product(), with the sums of an earlier product as the left factor, rounded to bf16.
-template <Along kRight, int kTiles, int kLeftTiles, typename Right>
-__device__ __forceinline__ void product_from_registers(float (&sums)[kTiles][4],
-                                                       const float (&left)[kLeftTiles][4],
-                                                       const Right& right, int col) {
+template <Along kRight, int kBands, int kTiles, int kLeftTiles, typename Right>
+__device__ __forceinline__ void product_from_registers(float (&sums)[kBands][kTiles][4],
+                                                       const float (&left)[kBands][kLeftTiles][4],
+                                                       const Right& right, int col = 0) {
 #pragma unroll
   for (int t = 0; t < kLeftTiles; t += 2) {
-    const uint32_t a[4] = {
-        to_bf16_pair(left[t][0], left[t][1]), to_bf16_pair(left[t][2], left[t][3]),
-        to_bf16_pair(left[t + 1][0], left[t + 1][1]), to_bf16_pair(left[t + 1][2], left[t + 1][3])};
-    multiply_band<kRight>(sums, a, right, col, t * 8);
+    uint32_t a[kBands][4];
+#pragma unroll
+    for (int band = 0; band < kBands; ++band)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float* const two = &left[band][t + e / 2][e % 2 * 2];
+        a[band][e] = to_bf16_pair(two[0], two[1]);
+      }
+    multiply_bands<kRight>(sums, a, right, col, t * 8);
   }
 }
 
-// to[row + i][j] = sums[i][j] in those of the 16 rows that are below `count`, after finish(x, y,
-// lower, row + i, j) for each pair of adjacent columns.
-template <int kTiles, typename Finish>
-__device__ __forceinline__ void write_rows(BFloat16* to, int stride, const float (&sums)[kTiles][4],
-                                           int row, int count, const Finish& finish) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+// to[row + i][j] = sums[i][j] in those rows that are below `count`, after finish(x, y, octet, row + i,
+// j) for each pair of adjacent columns. A `lane` that is read anew takes no register in loops before.
+template <int kBands, int kTiles, typename Finish>
+__device__ __forceinline__ void write_rows(BFloat16* to, int stride,
+                                           const float (&sums)[kBands][kTiles][4], int row,
+                                           int count, const Finish& finish, int lane = own_lane()) {
 #pragma unroll
-  for (int lower = 0; lower < 2; ++lower) {
-    const int i = row + lane / 4 + lower * 8;
+  for (int octet = 0; octet < 2 * kBands; ++octet) {
+    const int i = row + lane / 4 + octet * 8;
     if (i >= count) continue;
     BFloat16* const of_row = to + i * stride + lane % 4 * 2;
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
-      float x = sums[t][2 * lower], y = sums[t][2 * lower + 1];
-      finish(x, y, lower, i, t * 8 + lane % 4 * 2);
+      const float* const two = &sums[octet / 2][t][octet % 2 * 2];
+      float x = two[0], y = two[1];
+      finish(x, y, octet, i, t * 8 + lane % 4 * 2);
       const uint32_t pair = to_bf16_pair(x, y);
       *reinterpret_cast<uint32_t*>(of_row + t * 8) = pair;
     }
@@ -208,18 +225,15 @@ bool allows_wide_copies(const HeadRows<T>& rows) {
          rows.row < (1 << 24);  // so that offsets in a tile are int
 }
 
-// Launches kKernel on `blocks` blocks, each with one Shared.
-template <auto kKernel, typename Shared, int kThreads = kBlockThreads, typename... Arguments>
-void launch_with_panels(Context& ctx, int64_t blocks, const Arguments&... arguments) {
-  constexpr size_t kBytes = shared_bytes<Shared>(1);
-  static size_t allowed = 0;
-  allow_shared_bytes(kKernel, kBytes, allowed);
-  launch(kKernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), kBytes, stream(ctx),
-         arguments...);
-}
-template <typename Shared>
-bool holds(Context& ctx) {
-  return shared_bytes<Shared>(1) <= queue(ctx).shared_bytes;
+// Calls body where a block can have each Shared<D>, and returns whether it does.
+template <template <int> typename... Shared, typename Body>
+bool with_width_that_fits(Context& ctx, int64_t width, const Body& body) {
+  bool fits = false;
+  with_width_of_panels(width, [&](auto D) {
+    fits = ((shared_bytes<Shared<D.value>>(1) <= queue(ctx).shared_bytes) && ...);
+    if (fits) body(D);
+  });
+  return fits;
 }
 
 // e = -(dy . y) / d of the rows of y [batch_heads,length,width]; d null: 1. In

@@ -27,6 +27,8 @@ namespace linea::cuda {
 struct Stretches {
   int chunks, count, each;  // chunks of the segment; stretches; chunks of a stretch
   bool queries, keys;       // whether there are any
+
+  dim3 grid(const ChunkShape& shape) const { return grid_of(shape.batch_heads * count); }
 };
 
 inline Stretches stretches_of(const Context& ctx, const ChunkShape& shape,
@@ -72,24 +74,15 @@ __device__ inline const Stretch& publish_stretch(const ChunkShape& shape, const 
   return to = own;
 }
 
-// The offset of the rows of a stretch's (batch, head), as publish_stretch().
-template <typename T>
-__device__ void publish_offset(const HeadRows<T>& rows, const Stretch& stretch, int64_t& to) {
+// Pairs of rows and a pointer, which becomes that of the first row of the stretch's (batch, head), as
+// in publish_stretch().
+template <typename T, typename... More>
+__device__ void publish_rows(const Stretch& stretch, const HeadRows<T>& rows, T*& to,
+                             More&&... more) {
   if (threadIdx.x > 0) return;
-  const int64_t offset = rows.at(stretch.bh, 0) - rows.data;
-  to = offset;
-}
-// The first row of a chunk.
-template <typename T>
-__device__ __forceinline__ T* rows_of_chunk(const HeadRows<T>& rows, int64_t offset, int chunk) {
-  return rows.data + offset + int64_t{chunk * kTile} * stride_of(rows);
-}
-// Starts to copy a chunk's rows.
-template <int kWidth>
-__device__ __forceinline__ void bring_chunk(Panel<kTile, kWidth>& to,
-                                            const HeadRows<const BFloat16>& rows, int64_t offset,
-                                            int chunk, int count) {
-  to.bring(rows_of_chunk(rows, offset, chunk), stride_of(rows), count);
+  T* const first = rows.at(stretch.bh, 0);
+  to = first;
+  if constexpr (sizeof...(more) > 0) publish_rows(stretch, more...);
 }
 
 // The states that stretches start from and end with, S [D,D] and z [D]. Null: 0, and not needed.
@@ -143,37 +136,33 @@ __device__ __forceinline__ void divide_rows(Panel<kTile, kWidth>& panel, const f
 // their z too, as two sums, of the upper and the lower bits of the weights.
 template <int kD>
 struct WalkState {
-  static constexpr int kWarps = kBlockThreads / kWarp;
   static constexpr int kBands = kD / 16;
-  static constexpr int kParts = kWarps / kBands < kD / 16 ? kWarps / kBands : kD / 16;
+  static constexpr int kParts = std::min(kBlockWarps / kBands, kBands);
   static constexpr int kColumns = kD / kParts;
-  static_assert(kBands * kParts <= kWarps);
+  static_assert(kBands * kParts <= kBlockWarps);
   BandSums<kColumns> sums = {};
   float key_sums[4] = {};
 
-  __device__ static int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
-  __device__ static int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
-  __device__ static int row() { return warp() % kBands * 16; }
-  __device__ static int col() { return warp() / kBands * kColumns; }
-  __device__ static bool owns() { return kBands * kParts == kWarps || warp() < kBands * kParts; }
+  __device__ static int row() { return own_warp() % kBands * 16; }
+  __device__ static int col() { return own_warp() / kBands * kColumns; }
+  __device__ static bool owns() {
+    return kBands * kParts == kBlockWarps || own_warp() < kBands * kParts;
+  }
   __device__ static bool owns_key_sums() { return owns() && col() == 0; }
 
-  struct alignas(8) Two {
-    float x, y;
-  };
   // Calls body(two sums, row, column), and of_key(z, row).
   template <typename Body, typename OfKey>
   __device__ __forceinline__ void each(const Body& body, const OfKey& of_key) {
     if (!owns()) return;
+    const int i = row() + own_lane() / 4, j = col() + own_lane() % 4 * 2;
 #pragma unroll
     for (int t = 0; t < kColumns / 8; ++t)
 #pragma unroll
       for (int lower = 0; lower < 2; ++lower)
-        body(&sums[t][2 * lower], row() + lane() / 4 + lower * 8, col() + t * 8 + lane() % 4 * 2);
-    if (owns_key_sums() && lane() % 4 == 0)
+        body(&sums[0][t][2 * lower], i + lower * 8, j + t * 8);
+    if (owns_key_sums() && own_lane() % 4 == 0)
 #pragma unroll
-      for (int lower = 0; lower < 2; ++lower)
-        of_key(&key_sums[2 * lower], row() + lane() / 4 + lower * 8);
+      for (int lower = 0; lower < 2; ++lower) of_key(&key_sums[2 * lower], i + lower * 8);
   }
 
   __device__ __forceinline__ void load(const WalkStates& from) {
@@ -183,7 +172,7 @@ struct WalkState {
     const float* const key_sum = from.key_sum + index * kD;
     each(
         [&](float* two, int f, int m) {
-          const Two given = *reinterpret_cast<const Two*>(state + f * kD + m);
+          const float2 given = *reinterpret_cast<const float2*>(state + f * kD + m);
           two[0] = given.x, two[1] = given.y;
         },
         [&](float* two, int f) { two[0] = key_sum[f]; });
@@ -194,7 +183,7 @@ struct WalkState {
     float* const key_sum = to.final_key_sum + int64_t{blockIdx.x} * kD;
     each(
         [&](const float* two, int f, int m) {
-          *reinterpret_cast<Two*>(state + f * kD + m) = {two[0], two[1]};
+          *reinterpret_cast<float2*>(state + f * kD + m) = {two[0], two[1]};
         },
         [&](const float* two, int f) { key_sum[f] = two[0] + two[1]; });
   }
@@ -218,15 +207,15 @@ struct WalkState {
       uint32_t b[2];
 #pragma unroll
       for (int lower = 0; lower < 2; ++lower) {
-        const int i = term + lower * 8 + lane() % 4 * 2;
+        const int i = term + lower * 8 + own_lane() % 4 * 2;
         const uint32_t ones = to_bf16_pair(1, 1);
         if (weights == nullptr) {
-          b[lower] = lane() < 4 ? ones : 0;
+          b[lower] = own_lane() < 4 ? ones : 0;
         } else {
           const float x = weights[i], y = weights[i + 1];
           const uint32_t upper = to_bf16_pair(x, y);
           const uint32_t rest = to_bf16_pair(x - lower_bf16(upper), y - upper_bf16(upper));
-          b[lower] = lane() < 4 ? upper : lane() < 8 ? rest : 0;
+          b[lower] = own_lane() < 4 ? upper : own_lane() < 8 ? rest : 0;
         }
       }
       mma_m16n8k16(key_sums, a, b);
@@ -240,9 +229,8 @@ struct WalkState {
 template <int kWidth>
 struct Band {
   static constexpr int kColumns = kWidth / 2;
-  __device__ static int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
-  __device__ static int row() { return warp() % 4 * 16; }
-  __device__ static int col() { return warp() / 4 * kColumns; }
+  __device__ static int row() { return own_warp() % 4 * 16; }
+  __device__ static int col() { return own_warp() / 4 * kColumns; }
 };
 
 // Blocks of a multiprocessor, by their registers and shared memory.
@@ -258,13 +246,6 @@ bool can_walk(const ChunkShape& shape, const ChunkInput<BFloat16>& in,
          shape.features == shape.values && is_width_of_panels(shape.features) &&
          allows_wide_copies(in.q) && allows_wide_copies(in.k) && allows_wide_copies(in.v) &&
          (allows_wide_copies(others) && ...);
-}
-
-// Launches kKernel on a block for each stretch.
-template <auto kKernel, typename Shared, typename... Arguments>
-void launch_walk(Context& ctx, const ChunkShape& shape, const Stretches& cut,
-                 const Arguments&... arguments) {
-  launch_with_panels<kKernel, Shared>(ctx, shape.batch_heads * cut.count, shape, cut, arguments...);
 }
 
 // The rows that a walk sums: keys with values, or queries with dy, d and e.

@@ -12,9 +12,6 @@ template <int kD>
 __global__ void __launch_bounds__(kBlockThreads)
     prepare_walk(int64_t length, int blocks, HeadRows<const BFloat16> y,
                  HeadRows<const BFloat16> dy, Strided<const float> denominator, Strided<float> e) {
-  struct alignas(16) Eight {
-    uint32_t pair[4];
-  };
   constexpr int kLanes = kD / 8, kAtOnce = kBlockThreads / kLanes;
   const int bh = static_cast<int>(blockIdx.x) / blocks;
   const int64_t first = int64_t{static_cast<int>(blockIdx.x) % blocks} * kRowsOfBlock;
@@ -28,8 +25,8 @@ __global__ void __launch_bounds__(kBlockThreads)
     const int row = n + static_cast<int>(threadIdx.x) / kLanes;
     float sum = 0;
     if (row < left) {
-      const Eight a = *reinterpret_cast<const Eight*>(y0 + row * y.row),
-                  b = *reinterpret_cast<const Eight*>(dy0 + row * dy.row);
+      const EightBf16 a = *reinterpret_cast<const EightBf16*>(y0 + row * y.row),
+                      b = *reinterpret_cast<const EightBf16*>(dy0 + row * dy.row);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         sum += lower_bf16(a.pair[i]) * lower_bf16(b.pair[i]);
@@ -56,7 +53,8 @@ struct QueryShared {
   Panel<kD, kD> state;
   float key_sum[kD];
   Stretch stretch;
-  int64_t at_q, at_k, at_v, at_dy, at_dq;  // offsets
+  const BFloat16 *q0, *k0, *v0, *dy0;  // the first rows
+  BFloat16* dq0;
 };
 
 template <int kD>
@@ -68,22 +66,19 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
   QueryShared<kD>& shared = *memory.take<QueryShared<kD>>(1);
   using Own = Band<kD>;
   const Stretch& stretch = publish_stretch(shape, cut, shared.stretch);
-  publish_offset(in.q, stretch, shared.at_q);
-  publish_offset(in.k, stretch, shared.at_k);
-  publish_offset(in.v, stretch, shared.at_v);
-  publish_offset(dy, stretch, shared.at_dy);
-  publish_offset(dq, stretch, shared.at_dq);
+  publish_rows(stretch, in.q, shared.q0, in.k, shared.k0, in.v, shared.v0, dy, shared.dy0, dq,
+               shared.dq0);
   __syncthreads();
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, row = Own::row(), col = Own::col();
+  const int lane = own_lane(), row = Own::row(), col = Own::col();
 
   const auto bring = [&](int chunk) {
     if (chunk < stretch.end) {
       const int first = chunk * kTile;
       auto& to = shared.stage[chunk & 1];
       const int rows = stretch.rows(chunk), keys = stretch.keys(chunk);
-      bring_chunk(to.k, in.k, shared.at_k, chunk, keys);
-      bring_chunk(to.v, in.v, shared.at_v, chunk, keys);
-      bring_chunk(to.n, dy, shared.at_dy, chunk, rows);
+      to.k.bring(shared.k0, stride_of(in.k), chunk * kTile, keys);
+      to.v.bring(shared.v0, stride_of(in.v), chunk * kTile, keys);
+      to.n.bring(shared.dy0, stride_of(dy), chunk * kTile, rows);
       bring_numbers(to.denominator, denominator.at(stretch.bh) + first, rows);
       bring_numbers(to.e, grad_d.at(stretch.bh) + first, rows);
     }
@@ -94,7 +89,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
   state.load(ends);
   for (int chunk = stretch.first; chunk < stretch.end; ++chunk) {
     const int rows = stretch.rows(chunk);
-    bring_chunk(shared.q, in.q, shared.at_q, chunk, rows);
+    shared.q.bring(shared.q0, stride_of(in.q), chunk * kTile, rows);
     __pipeline_commit();
     bring(chunk + 1);
     auto& now = shared.stage[chunk & 1];
@@ -108,7 +103,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
     const float own_e[2] = {now.e[row + lane / 4], now.e[row + lane / 4 + 8]};
     BandSums<kTile> grads = {};  // G
     BandSums<Own::kColumns> sums;
-    product<kD, Along::terms, Along::terms>(grads, now.n, row, now.v, 0);
+    product<kD, Along::terms, Along::terms>(grads, now.n, row, now.v);
     each_sum(grads, [&](float& grad, int lower, int i, int j) {
       grad = j > row + i ? 0 : grad + own_e[lower];
     });
@@ -122,8 +117,8 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
     __syncthreads();
     with_feature_of_walk(shape.feature, [&](auto feature) {
       using F = decltype(feature);
-      write_rows(rows_of_chunk(dq, shared.at_dq, chunk) + col, stride_of(dq), sums, row, rows,
-                 [&](float& left, float& right, int, int i, int f) {
+      write_rows(shared.dq0 + int64_t{chunk * kTile} * stride_of(dq) + col, stride_of(dq), sums,
+                 row, rows, [&](float& left, float& right, int, int i, int f) {
                    const uint32_t q = shared.q.pair(i, col + f);
                    left *= F::derivative_at(walk_feature<F>(lower_bf16(q)));
                    right *= F::derivative_at(walk_feature<F>(upper_bf16(q)));
@@ -145,7 +140,8 @@ struct KeyShared {
   Panel<kD, kD> state;
   float key_sum[kD];
   Stretch stretch;
-  int64_t at_q, at_k, at_v, at_dy, at_dk, at_dv;  // offsets
+  const BFloat16 *q0, *k0, *v0, *dy0;  // the first rows
+  BFloat16 *dk0, *dv0;
 };
 
 template <int kD>
@@ -157,12 +153,8 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
   KeyShared<kD>& shared = *memory.take<KeyShared<kD>>(1);
   using Own = Band<kD>;
   const Stretch& stretch = publish_stretch(shape, cut, shared.stretch);
-  publish_offset(in.q, stretch, shared.at_q);
-  publish_offset(in.k, stretch, shared.at_k);
-  publish_offset(in.v, stretch, shared.at_v);
-  publish_offset(dy, stretch, shared.at_dy);
-  publish_offset(dk, stretch, shared.at_dk);
-  publish_offset(dv, stretch, shared.at_dv);
+  publish_rows(stretch, in.q, shared.q0, in.k, shared.k0, in.v, shared.v0, dy, shared.dy0, dk,
+               shared.dk0, dv, shared.dv0);
   __syncthreads();
   const int row = Own::row(), col = Own::col();
 
@@ -171,9 +163,9 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
       const int first = chunk * kTile;
       auto& to = shared.stage[chunk & 1];
       const int rows = stretch.queries(chunk);
-      bring_chunk(to.q, in.q, shared.at_q, chunk, rows);
-      bring_chunk(to.k, in.k, shared.at_k, chunk, stretch.keys(chunk));
-      bring_chunk(to.n, dy, shared.at_dy, chunk, rows);
+      to.q.bring(shared.q0, stride_of(in.q), chunk * kTile, rows);
+      to.k.bring(shared.k0, stride_of(in.k), chunk * kTile, stretch.keys(chunk));
+      to.n.bring(shared.dy0, stride_of(dy), chunk * kTile, rows);
       bring_numbers(to.denominator, denominator.at(stretch.bh) + first, rows);
       bring_numbers(to.e, grad_d.at(stretch.bh) + first, rows);
     }
@@ -185,7 +177,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
   for (int chunk = stretch.end - 1; chunk >= stretch.first; --chunk) {
     const int rows = stretch.rows(chunk), queries = stretch.queries(chunk),
               keys = stretch.keys(chunk);
-    bring_chunk(shared.v, in.v, shared.at_v, chunk, keys);
+    shared.v.bring(shared.v0, stride_of(in.v), chunk * kTile, keys);
     __pipeline_commit();
     bring(chunk - 1);
     auto& now = shared.stage[chunk & 1];
@@ -201,21 +193,21 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
     {
       BandSums<kTile> weights = {};  // A^T
       BandSums<Own::kColumns> sums = {};
-      product<kD, Along::terms, Along::terms>(weights, now.k, row, now.q, 0);
+      product<kD, Along::terms, Along::terms>(weights, now.k, row, now.q);
       each_sum(weights, [&](float& weight, int, int j, int i) {
         if (i < row + j) weight = 0;
       });
       product_from_registers<Along::tile>(sums, weights, now.n, col);
       product<kD, Along::terms, Along::tile>(sums, now.k, row, shared.state, col);
-      write_rows(rows_of_chunk(dv, shared.at_dv, chunk) + col, stride_of(dv), sums, row, rows,
-                 [](float&, float&, int, int, int) {});
+      write_rows(shared.dv0 + int64_t{chunk * kTile} * stride_of(dv) + col, stride_of(dv), sums,
+                 row, rows, [](float&, float&, int, int, int) {});
     }
     __pipeline_wait_prior(1);
     __syncthreads();
     {
       BandSums<kTile> grads = {};  // G^T
       BandSums<Own::kColumns> sums;
-      product<kD, Along::terms, Along::terms>(grads, shared.v, row, now.n, 0);
+      product<kD, Along::terms, Along::terms>(grads, shared.v, row, now.n);
       each_sum(grads,
                [&](float& grad, int, int j, int i) { grad = i < row + j ? 0 : grad + now.e[i]; });
       each_sum(sums, [&](float& sum, int, int, int f) { sum = shared.key_sum[col + f]; });
@@ -223,8 +215,8 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
       product<kD, Along::terms, Along::terms>(sums, shared.v, row, shared.state, col);
       with_feature_of_walk(shape.feature, [&](auto feature) {
         using F = decltype(feature);
-        write_rows(rows_of_chunk(dk, shared.at_dk, chunk) + col, stride_of(dk), sums, row, rows,
-                   [&](float& left, float& right, int, int j, int f) {
+        write_rows(shared.dk0 + int64_t{chunk * kTile} * stride_of(dk) + col, stride_of(dk), sums,
+                   row, rows, [&](float& left, float& right, int, int j, int f) {
                      const uint32_t phi = now.k.pair(j, col + f);
                      const bool exists = j < keys;
                      left = exists ? left * F::derivative_at(lower_bf16(phi)) : 0;
@@ -238,35 +230,6 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
   state.store(ends);
 }
 
-template <int kD>
-void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,
-                    const HeadRows<const BFloat16>& y, const HeadRows<const BFloat16>& dy,
-                    const ChunkRows<float>& saved, const ChunkState<float>& running,
-                    const HeadRows<BFloat16>& dq, const Strided<float>& ddenominator) {
-  const Stretches cut = stretches_of(ctx, shape, in);
-  const StretchStates states(ctx, shape, cut, {in.k, in.v}, running, cut.queries);
-  if (!cut.queries) return;
-  const Strided<const float> d{saved.denominator.data, saved.denominator.stride};
-  sum_gradients_of_rows(ctx, shape.batch_heads, shape.length, kD, y, dy, d, ddenominator);
-  const ChunkInput<BFloat16> rows{in.q, rows_or(in.k, in.q), {}, {}, rows_or(in.v, in.q)};
-  launch_walk<query_walk<kD>, QueryShared<kD>>(ctx, shape, cut, rows, dy, d, ddenominator,
-                                               states.view(), dq);
-}
-
-template <int kD>
-void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,
-                  const HeadRows<const BFloat16>& dy, const ChunkRows<float>& saved,
-                  const Strided<const float>& ddenominator, const ChunkState<float>& running,
-                  const HeadRows<BFloat16>& dk, const HeadRows<BFloat16>& dv) {
-  const Stretches cut = stretches_of(ctx, shape, in);
-  const Strided<const float> d{saved.denominator.data, saved.denominator.stride};
-  const StretchStates states(ctx, shape, cut, {in.q, dy, d, ddenominator}, running, cut.keys);
-  if (!cut.keys) return;
-  const ChunkInput<BFloat16> rows{rows_or(in.q, in.k), in.k, {}, {}, in.v};
-  launch_walk<key_walk<kD>, KeyShared<kD>>(ctx, shape, cut, rows, dy, d, ddenominator,
-                                           states.view(), dk, dv);
-}
-
 }  // namespace
 
 void sum_gradients_of_rows(Context& ctx, int64_t batch_heads, int64_t length, int64_t width,
@@ -274,35 +237,44 @@ void sum_gradients_of_rows(Context& ctx, int64_t batch_heads, int64_t length, in
                            const Strided<const float>& denominator, const Strided<float>& e) {
   const int blocks = static_cast<int>((length + kRowsOfBlock - 1) / kRowsOfBlock);
   with_width_of_panels(width, [&](auto d) {
-    launch(prepare_walk<d.value>, dim3(static_cast<unsigned>(batch_heads * blocks)),
-           dim3(kBlockThreads), 0, stream(ctx), length, blocks, y, dy, denominator, e);
+    launch_blocks(ctx, grid_of(batch_heads * blocks), prepare_walk<d.value>, length, blocks, y, dy,
+                  denominator, e);
   });
 }
 
 bool walk_query(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,
                 const HeadRows<const BFloat16>& y, const HeadRows<const BFloat16>& dy,
-                const ChunkRows<float>& saved, const ChunkState<float>& states,
+                const ChunkRows<float>& saved, const ChunkState<float>& running,
                 const HeadRows<BFloat16>& dq, const Strided<float>& ddenominator) {
-  bool done = false;
-  if (!can_walk(shape, in, states, y, dy, dq)) return done;
-  with_width_of_panels(shape.features, [&](auto width) {
-    done = holds<QueryShared<width.value>>(ctx);
-    if (done) backward_query<width.value>(ctx, shape, in, y, dy, saved, states, dq, ddenominator);
+  if (!can_walk(shape, in, running, y, dy, dq)) return false;
+  return with_width_that_fits<QueryShared>(ctx, shape.features, [&](auto D) {
+    const Stretches cut = stretches_of(ctx, shape, in);
+    const StretchStates states(ctx, shape, cut, {in.k, in.v}, running, cut.queries);
+    if (!cut.queries) return;
+    sum_gradients_of_rows(ctx, shape.batch_heads, shape.length, D, y, dy, saved.denominator,
+                          ddenominator);
+    const ChunkInput<BFloat16> rows{in.q, rows_or(in.k, in.q), {}, {}, rows_or(in.v, in.q)};
+    launch_with<query_walk<D.value>, QueryShared<D.value>>(ctx, cut.grid(shape), shape, cut, rows,
+                                                           dy, saved.denominator, ddenominator,
+                                                           states.view(), dq);
   });
-  return done;
 }
 
 bool walk_key(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,
               const HeadRows<const BFloat16>& dy, const ChunkRows<float>& saved,
-              const Strided<const float>& ddenominator, const ChunkState<float>& grads,
+              const Strided<const float>& ddenominator, const ChunkState<float>& running,
               const HeadRows<BFloat16>& dk, const HeadRows<BFloat16>& dv) {
-  bool done = false;
-  if (!can_walk(shape, in, grads, dy, dk, dv)) return done;
-  with_width_of_panels(shape.features, [&](auto width) {
-    done = holds<KeyShared<width.value>>(ctx);
-    if (done) backward_key<width.value>(ctx, shape, in, dy, saved, ddenominator, grads, dk, dv);
+  if (!can_walk(shape, in, running, dy, dk, dv)) return false;
+  return with_width_that_fits<KeyShared>(ctx, shape.features, [&](auto D) {
+    const Stretches cut = stretches_of(ctx, shape, in);
+    const StretchStates states(ctx, shape, cut, {in.q, dy, saved.denominator, ddenominator},
+                               running, cut.keys);
+    const ChunkInput<BFloat16> rows{rows_or(in.q, in.k), in.k, {}, {}, in.v};
+    if (cut.keys)
+      launch_with<key_walk<D.value>, KeyShared<D.value>>(ctx, cut.grid(shape), shape, cut, rows, dy,
+                                                         saved.denominator, ddenominator,
+                                                         states.view(), dk, dv);
   });
-  return done;
 }
 
 }  // namespace linea::cuda

@@ -13,7 +13,8 @@ struct ForwardShared {
   Panel<kD, kD> state;
   float key_sum[kD];
   Stretch stretch;
-  int64_t at_q, at_k, at_v, at_y;  // offsets
+  const BFloat16 *q0, *k0, *v0;  // the first rows
+  BFloat16* y0;
 };
 
 template <int kD>
@@ -24,20 +25,17 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
   ForwardShared<kD>& shared = *memory.take<ForwardShared<kD>>(1);
   using Own = Band<kD>;
   const Stretch& stretch = publish_stretch(shape, cut, shared.stretch);
-  publish_offset(in.q, stretch, shared.at_q);
-  publish_offset(in.k, stretch, shared.at_k);
-  publish_offset(in.v, stretch, shared.at_v);
-  publish_offset(y, stretch, shared.at_y);
+  publish_rows(stretch, in.q, shared.q0, in.k, shared.k0, in.v, shared.v0, y, shared.y0);
   __syncthreads();
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, row = Own::row(), col = Own::col();
+  const int lane = own_lane(), row = Own::row(), col = Own::col();
 
   const auto bring = [&](int chunk) {
     if (chunk < stretch.end) {
       auto& to = shared.stage[chunk & 1];
       const int keys = stretch.keys(chunk);
-      bring_chunk(to.q, in.q, shared.at_q, chunk, stretch.rows(chunk));
-      bring_chunk(to.k, in.k, shared.at_k, chunk, keys);
-      bring_chunk(to.v, in.v, shared.at_v, chunk, keys);
+      to.q.bring(shared.q0, stride_of(in.q), chunk * kTile, stretch.rows(chunk));
+      to.k.bring(shared.k0, stride_of(in.k), chunk * kTile, keys);
+      to.v.bring(shared.v0, stride_of(in.v), chunk * kTile, keys);
     }
     __pipeline_commit();
   };
@@ -58,7 +56,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
     BandSums<kTile> weights = {};  // A
     BandSums<Own::kColumns> sums = {};
     float d[2] = {};
-    product<kD, Along::terms, Along::terms>(weights, now.q, row, now.k, 0);
+    product<kD, Along::terms, Along::terms>(weights, now.q, row, now.k);
     each_sum(weights, [&](float& weight, int lower, int i, int j) {
       if (j > row + i) weight = 0;
       d[lower] += weight;
@@ -86,8 +84,8 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
       const int i = row + lane / 4 + lower * 8;
       if (col == 0 && lane % 4 == 0 && i < rows) denominator.at(stretch.bh)[first + i] = d[lower];
     }
-    write_rows(rows_of_chunk(y, shared.at_y, chunk) + col, stride_of(y), sums, row, rows,
-               [&](float& left, float& right, int lower, int, int) {
+    write_rows(shared.y0 + int64_t{chunk * kTile} * stride_of(y) + col, stride_of(y), sums, row,
+               rows, [&](float& left, float& right, int lower, int, int) {
                  left *= inverse[lower], right *= inverse[lower];
                });
     state.add(now.k, now.v);
@@ -103,7 +101,7 @@ struct SumShared {
     float denominator[kTile], weight[kTile];
   } stage[2];
   Stretch stretch;
-  int64_t at_rows, at_values;
+  const BFloat16 *rows0, *values0;  // the first rows
 };
 
 // The sums of each stretch.
@@ -113,8 +111,7 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
   SharedMemory memory;
   SumShared<kD>& shared = *memory.take<SumShared<kD>>(1);
   const Stretch& stretch = publish_stretch(shape, cut, shared.stretch);
-  publish_offset(terms.rows, stretch, shared.at_rows);
-  publish_offset(terms.values, stretch, shared.at_values);
+  publish_rows(stretch, terms.rows, shared.rows0, terms.values, shared.values0);
   __syncthreads();
   const bool queries = terms.of_queries();
   const auto count_in = [&](int chunk) {
@@ -124,8 +121,8 @@ __global__ void __launch_bounds__(kBlockThreads, kWalksAtOnce<kD>)
     if (chunk < stretch.end) {
       auto& to = shared.stage[chunk & 1];
       const int count = count_in(chunk), first = chunk * kTile;
-      bring_chunk(to.rows, terms.rows, shared.at_rows, chunk, count);
-      bring_chunk(to.values, terms.values, shared.at_values, chunk, count);
+      to.rows.bring(shared.rows0, stride_of(terms.rows), chunk * kTile, count);
+      to.values.bring(shared.values0, stride_of(terms.values), chunk * kTile, count);
       if (queries) {
         bring_numbers(to.denominator, terms.denominator.at(stretch.bh) + first, count);
         bring_numbers(to.weight, terms.weight.at(stretch.bh) + first, count);
@@ -161,18 +158,6 @@ struct ScanBoth {
   }
 };
 
-template <int kD>
-void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,
-             const ChunkState<float>& running, const HeadRows<BFloat16>& y,
-             const ChunkRows<float>& saved) {
-  const Stretches cut = stretches_of(ctx, shape, in);
-  const StretchStates states(ctx, shape, cut, {in.k, in.v}, running, cut.queries);
-  const ChunkInput<BFloat16> rows{in.q, rows_or(in.k, in.q), {}, {}, rows_or(in.v, in.q)};
-  if (cut.queries)
-    launch_walk<forward_walk<kD>, ForwardShared<kD>>(ctx, shape, cut, rows, states.view(), y,
-                                                     saved.denominator);
-}
-
 }  // namespace
 
 StretchStates::StretchStates(Context& ctx, const ChunkShape& shape, const Stretches& cut,
@@ -193,8 +178,8 @@ StretchStates::StretchStates(Context& ctx, const ChunkShape& shape, const Stretc
   float* const state = sums_.data();
   float* const key_sum = state + rows * cut.count * shape.values;
   with_width_of_panels(F, [&](auto width) {
-    launch_walk<sum_walk<width.value>, SumShared<width.value>>(
-        ctx, shape, cut, terms, WalkStates{nullptr, nullptr, state, key_sum});
+    launch_with<sum_walk<width.value>, SumShared<width.value>>(
+        ctx, cut.grid(shape), shape, cut, terms, WalkStates{nullptr, nullptr, state, key_sum});
   });
   const Group group{0, cut.count, terms.of_queries()};
   const auto scan = [&](int64_t width, float* sums, float* parts) {
@@ -207,15 +192,17 @@ StretchStates::StretchStates(Context& ctx, const ChunkShape& shape, const Stretc
 }
 
 bool walk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<BFloat16>& in,
-                  const ChunkState<float>& states, const HeadRows<BFloat16>& y,
+                  const ChunkState<float>& running, const HeadRows<BFloat16>& y,
                   const ChunkRows<float>& saved) {
-  bool done = false;
-  if (!can_walk(shape, in, states, y)) return done;
-  with_width_of_panels(shape.features, [&](auto width) {
-    done = holds<ForwardShared<width.value>>(ctx);
-    if (done) forward<width.value>(ctx, shape, in, states, y, saved);
+  if (!can_walk(shape, in, running, y)) return false;
+  return with_width_that_fits<ForwardShared>(ctx, shape.features, [&](auto D) {
+    const Stretches cut = stretches_of(ctx, shape, in);
+    const StretchStates states(ctx, shape, cut, {in.k, in.v}, running, cut.queries);
+    const ChunkInput<BFloat16> rows{in.q, rows_or(in.k, in.q), {}, {}, rows_or(in.v, in.q)};
+    if (cut.queries)
+      launch_with<forward_walk<D.value>, ForwardShared<D.value>>(
+          ctx, cut.grid(shape), shape, cut, rows, states.view(), y, saved.denominator);
   });
-  return done;
 }
 
 }  // namespace linea::cuda
