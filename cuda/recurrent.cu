@@ -5,11 +5,7 @@
 // each element of the state once, in split-bf16 states only the high half, as the parallel form
 // reads states in bf16. When the pending updates are full, the position adds all of them to the
 // state and reads that.
-#include <limits>
-#include <type_traits>
-
 #include "cuda/chunk.h"
-#include "cuda/kernel_tables.h"
 #include "cuda/split_float.h"
 #include "cuda/team.h"
 
@@ -50,18 +46,13 @@ struct RecurrentStep {
   PendingUpdates<T> pending;
   T* y;
 
-  // Rows of one (batch, head).
-  struct Rows {
-    const T *q, *k, *v;
-  };
-
   // A feature of the query and of the key, and the state's factor, all relative to the new scale.
   struct Feature {
     A q, k, keep, scale;
   };
-  __device__ Feature feature(const Rows& rows, int64_t bh, int64_t f) const {
-    const A q = feature_of(shape.feature, A(rows.q[f])),
-            k = feature_of(shape.feature, A(rows.k[f]));
+  __device__ Feature feature(const T* rows_q, const T* rows_k, int64_t bh, int64_t f) const {
+    const A q = feature_of(shape.feature, A(rows_q[f])),
+            k = feature_of(shape.feature, A(rows_k[f]));
     if (states.scale == nullptr) return {q, k, A(1), A(0)};
     const A weight = in.weight.data == nullptr ? A(0) : A(*in.weight.at(bh));
     const A decay = in.decay.data == nullptr ? A(0) : A(*in.decay.at(bh));
@@ -154,7 +145,7 @@ struct RecurrentStep {
 
   template <typename Team>
   __device__ void operator()(Team team, int64_t bh) const {
-    const Rows given{in.q.at(bh, 0), in.k.at(bh, 0), in.v.at(bh, 0)};
+    const T *const q0 = in.q.at(bh, 0), *const k0 = in.k.at(bh, 0), *const v0 = in.v.at(bh, 0);
     constexpr int kThreads = Team::kThreads, kParts = kThreads / kLanes;
     __shared__ StepShared<A, kWidth, kThreads> of_team[kBlockThreads / kThreads];
     StepShared<A, kWidth, kThreads>& shared = of_team[threadIdx.x / kThreads];
@@ -163,12 +154,13 @@ struct RecurrentStep {
     const int before = pending.capacity == 0 ? 0 : pending.count[bh];
     const bool write = before + 1 >= pending.capacity, logs = shape.kind == FeatureKind::logs;
     A top = kNothing<A>, inverse = 0;
-    for (int64_t f = rank; logs && f < F; f += kThreads) top = larger(feature(given, bh, f).q, top);
+    for (int64_t f = rank; logs && f < F; f += kThreads)
+      top = larger(feature(q0, k0, bh, f).q, top);
     if (logs) top = team.max(top);
     A dot = 0;
     for (int64_t first_m = 0; first_m == 0 || first_m < M; first_m += kColumns) {
       if (const int64_t m = first_m + rank; rank < kColumns && m < M) {
-        const T newest = given.v[m];
+        const T newest = v0[m];
 #pragma unroll 2
         for (int j = 0; j < before; ++j)
           shared.values[j][rank] = A(pending.values[(slot + j) * M + m]);
@@ -186,7 +178,7 @@ struct RecurrentStep {
         Held rows[kLanes] = {};  // requested before the features are computed, to hide the latency
         each_row<kThreads>(rank, count, [&](int r, int i) { rows[r] = load(row(i)); });
         if (f < F) {
-          const Feature made = feature(given, bh, f);
+          const Feature made = feature(q0, k0, bh, f);
           const A q = logs ? factor(made.q, top) : made.q;
           shared.q[rank] = q;
           shared.keep[rank] = made.keep;
@@ -198,7 +190,7 @@ struct RecurrentStep {
             const A z = made.keep * states.key_sum[at + f] + made.k;
             states.key_sum[at + f] = z;
             denominator += q * z;
-            if (!write) pending.keys[(slot + before) * F + f] = given.k[f];
+            if (!write) pending.keys[(slot + before) * F + f] = k0[f];
           }
           if (states.scale != nullptr && first_m + kColumns >= M) states.scale[at + f] = made.scale;
         }

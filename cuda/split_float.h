@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tensor/bfloat16.h"
+#include "tensor/formulas.h"
 
 namespace linea::cuda {
 
@@ -12,18 +13,14 @@ struct SplitFloat {
 
   LINEA_HOST_DEVICE SplitFloat(BFloat16 upper, BFloat16 lower) : high(upper), low(lower) {}
   LINEA_HOST_DEVICE explicit SplitFloat(float x) {
-    uint32_t word = 0;
-    memcpy(&word, &x, sizeof(word));
+    uint32_t word = same_bits<uint32_t>(x);
     if (x != x) word = (word | 0x400000u) & 0xFFFF7FFFu;  // keeps NaN a NaN
     high.bits = static_cast<uint16_t>((word + 0x8000u) >> 16);
     low.bits = static_cast<uint16_t>(word);
   }
   LINEA_HOST_DEVICE float whole() const {
     const uint32_t rounded_up = low.bits >> 15;
-    const uint32_t word = ((high.bits - rounded_up) << 16) | low.bits;
-    float x = 0;
-    memcpy(&x, &word, sizeof(x));
-    return x;
+    return same_bits<float>(((high.bits - rounded_up) << 16) | low.bits);
   }
 };
 
