@@ -77,8 +77,8 @@ cudaError_t forbid_during_capture() {
   return current().stream == nullptr ? cudaSuccess : invalidate(cudaErrorStreamCaptureUnsupported);
 }
 
-cudaError_t try_capture(const std::shared_ptr<StreamQueue>& queue, const Operation& operation,
-                        const std::vector<StreamPoint>& after) {
+cudaError_t try_capture(const std::shared_ptr<StreamQueue>& queue, NodeKind kind,
+                        const Operation& operation, const std::vector<StreamPoint>& after) {
   Capture& capture = current();
   if (capture.stream == nullptr) return cudaErrorNotReady;
   const auto found = capture.last.find(queue);
@@ -89,7 +89,7 @@ cudaError_t try_capture(const std::shared_ptr<StreamQueue>& queue, const Operati
   if (capture.invalidated) return cudaErrorStreamCaptureInvalidated;
   for (const StreamPoint& point : after)
     if (point.stream != queue) return invalidate(cudaErrorStreamCaptureIsolation);
-  capture.graph->nodes.push_back({operation, found->second});
+  capture.graph->nodes.push_back({kind, operation, found->second});
   found->second = {capture.graph->nodes.size() - 1};
   return cudaSuccess;
 }
@@ -159,6 +159,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   const std::lock_guard lock(runtime_mutex());
+  for (const CUgraph_st::Node& node : graph->nodes) ++node_count(node.kind);
   *exec = new CUgraphExec_st{
       std::make_shared<const std::vector<Operation>>(interleaved_order(graph->nodes))};
   return cudaSuccess;
@@ -166,7 +167,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   const std::lock_guard lock(runtime_mutex());
-  return record_error(issue(stream, [operations = exec->operations] {
+  return record_error(issue(stream, NodeKind::other, [operations = exec->operations] {
     for (const Operation& operation : *operations) operation();
   }));
 }

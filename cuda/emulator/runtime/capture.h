@@ -11,8 +11,8 @@ namespace linea::emulator {
 // Adds the operation to the graph if its stream is being captured: success, or why the capture
 // fails. cudaErrorNotReady: the stream is not being captured, and the caller enqueues the
 // operation.
-cudaError_t try_capture(const std::shared_ptr<StreamQueue>& queue, const Operation& operation,
-                        const std::vector<StreamPoint>& after);
+cudaError_t try_capture(const std::shared_ptr<StreamQueue>& queue, NodeKind kind,
+                        const Operation& operation, const std::vector<StreamPoint>& after);
 
 // The nodes that the stream's next node depends on.
 CapturePoint capture_point(cudaStream_t stream);

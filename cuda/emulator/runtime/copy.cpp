@@ -50,7 +50,7 @@ cudaError_t issue_copy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
     staged.reset(new char[bytes]);
     copy.from = std::memcpy(staged.get(), from, bytes);
   }
-  const cudaError_t error = issue(stream, [copy, staged] { run_copy(copy); });
+  const cudaError_t error = issue(stream, NodeKind::copy, [copy, staged] { run_copy(copy); });
   // The host never waits for copies within the device.
   const bool within_device = copy.to_device && copy.from_device;
   if (error == cudaSuccess && (writes_pageable || (synchronous && !within_device)))
@@ -61,7 +61,7 @@ cudaError_t issue_copy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 cudaError_t issue_fill(void* to, int value, size_t bytes, cudaStream_t stream) {
   if (const cudaError_t error = require_device(); error != cudaSuccess) return error;
   if (bytes == 0) return cudaSuccess;
-  return issue(stream, [=] {
+  return issue(stream, NodeKind::memset, [=] {
     arena().check_range(to, bytes, "cudaMemset writes");
     std::memset(to, value, bytes);
     if (checker != nullptr) checker->on_device_write(to, bytes);

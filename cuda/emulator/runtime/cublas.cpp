@@ -109,7 +109,7 @@ cublasStatus_t multiply(cublasHandle_t handle, Gemm p, const void* alpha, const 
     operation = [p, a = scalar(alpha, p.in_double), b = scalar(beta, p.in_double)] {
       run(p, a, b);
     };
-  const cudaError_t error = issue(handle->stream, std::move(operation));
+  const cudaError_t error = issue(handle->stream, NodeKind::kernel, std::move(operation));
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

@@ -189,8 +189,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
                         *static_cast<const float*>(beta)};
   for (const Matrix& matrix : {product.a, product.b, product.c, product.d})
     if (!matrix.fits()) return CUBLAS_STATUS_INVALID_VALUE;
-  return issue(stream, [product] { run(product); }) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
-                                                                   : CUBLAS_STATUS_EXECUTION_FAILED;
+  return issue(stream, NodeKind::kernel, [product] { run(product); }) == cudaSuccess
+             ? CUBLAS_STATUS_SUCCESS
+             : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 }  // extern "C"

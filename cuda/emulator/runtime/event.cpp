@@ -33,7 +33,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return cudaSuccess;
   }
   const auto time = std::make_shared<std::chrono::steady_clock::time_point>();
-  const cudaError_t error = issue(stream, [time] { *time = std::chrono::steady_clock::now(); });
+  const cudaError_t error =
+      issue(stream, NodeKind::other, [time] { *time = std::chrono::steady_clock::now(); });
   if (error != cudaSuccess) return record_error(error);
   event->time = time;
   event->captured = {};

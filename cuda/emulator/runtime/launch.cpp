@@ -44,7 +44,8 @@ cudaError_t check(const Launch& launch) {
 cudaError_t enqueue(Launch launch, cudaStream_t stream) {
   const std::lock_guard lock(runtime_mutex());
   if (const cudaError_t error = check(launch); error != cudaSuccess) return record_error(error);
-  return record_error(issue(stream, [launch = std::move(launch)] { run_grid(launch); }));
+  return record_error(
+      issue(stream, NodeKind::kernel, [launch = std::move(launch)] { run_grid(launch); }));
 }
 
 }  // namespace linea::emulator

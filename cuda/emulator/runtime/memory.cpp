@@ -89,7 +89,7 @@ cudaError_t allocate_async(void** data, size_t bytes, cudaStream_t stream) {
   all.pool.peak_used = std::max(all.pool.peak_used, used);
   all.pool.peak_reserved = std::max(all.pool.peak_reserved, reserved);
   all.allocations[*data] = {round_up(bytes), true};
-  return issue(stream, [memory = *data] { arena().fill(memory); });
+  return issue(stream, NodeKind::other, [memory = *data] { arena().fill(memory); });
 }
 
 }  // namespace
@@ -141,7 +141,7 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
   if (is_capturing(stream)) return record_error(forbid_during_capture());
   if (data == nullptr) return cudaSuccess;
   unregister(data);
-  return record_error(issue(stream, [data] { arena().release(data); }));
+  return record_error(issue(stream, NodeKind::other, [data] { arena().release(data); }));
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {

@@ -85,9 +85,11 @@ std::shared_ptr<StreamQueue> queue_of(cudaStream_t stream) {
   return stream->queue;
 }
 
-cudaError_t issue(cudaStream_t stream, Operation operation, std::vector<StreamPoint> after) {
+cudaError_t issue(cudaStream_t stream, NodeKind kind, Operation operation,
+                  std::vector<StreamPoint> after) {
   const std::shared_ptr<StreamQueue> queue = queue_of(stream);
-  if (const cudaError_t error = try_capture(queue, operation, after); error != cudaErrorNotReady)
+  if (const cudaError_t error = try_capture(queue, kind, operation, after);
+      error != cudaErrorNotReady)
     return error;
   add_implicit_dependencies(queue, after);
   queue->add(std::move(operation), std::move(after));
@@ -160,7 +162,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (event->captured.capture != 0)
     return record_error(add_capture_dependency(stream, event->captured));
   if (event->point.stream == nullptr) return cudaSuccess;  // never recorded
-  return record_error(issue(stream, [] {}, {event->point}));
+  return record_error(issue(stream, NodeKind::other, [] {}, {event->point}));
 }
 
 cudaError_t cudaDeviceSynchronize() {

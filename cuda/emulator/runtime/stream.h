@@ -13,6 +13,8 @@
 #include <mutex>
 #include <vector>
 
+#include "cuda/emulator/counts.h"
+
 namespace linea::emulator {
 
 using Operation = std::function<void()>;
@@ -52,7 +54,8 @@ std::shared_ptr<StreamQueue> queue_of(cudaStream_t stream);
 
 // Enqueues an operation on a stream, to run after `after`; or adds it to the graph that the stream
 // is being captured into.
-cudaError_t issue(cudaStream_t stream, Operation operation, std::vector<StreamPoint> after = {});
+cudaError_t issue(cudaStream_t stream, NodeKind kind, Operation operation,
+                  std::vector<StreamPoint> after = {});
 
 void run_all_streams();
 
@@ -94,6 +97,7 @@ struct CUevent_st {
 
 struct CUgraph_st {
   struct Node {
+    linea::emulator::NodeKind kind;
     linea::emulator::Operation operation;
     std::vector<size_t> after;
   };

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "cuda/emulator/counts.h"
 #include "tests/cuda/emulator/emulated.h"
 
 namespace linea::cuda {
@@ -81,6 +82,36 @@ TEST_F(Graphs, CaptureProductsAndCopies) {
   EXPECT_EQ(x_.values()[0], 512);
   cudaGraphExecDestroy(exec);
   cublasDestroy(handle);
+}
+
+TEST_F(Graphs, CountTheirNodesByKind) {
+  using emulator::NodeKind;
+  const auto counts = [] {
+    std::vector<size_t> result;
+    for (const NodeKind kind :
+         {NodeKind::kernel, NodeKind::memset, NodeKind::copy, NodeKind::other})
+      result.push_back(emulator::node_count(kind));
+    return result;
+  };
+  const std::vector<size_t> before = counts();
+  const DeviceArray<float> y(kCount);
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreate(&event), "cudaEventCreate");
+  begin();
+  for (int i = 0; i < 3; ++i) launch(add, 1, kCount, 0, stream_, x_.data(), 1.0f);
+  cudaMemsetAsync(y.data(), 0, kBytes, stream_);
+  cudaEventRecord(event, stream_);
+  for (int i = 0; i < 2; ++i)
+    cudaMemcpyAsync(y.data(), x_.data(), kBytes, cudaMemcpyDeviceToDevice, stream_);
+  ASSERT_EQ(end(), cudaSuccess);
+  EXPECT_EQ(counts(), before);
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph_, 0), cudaSuccess);
+  std::vector<size_t> counted = counts();
+  for (size_t i = 0; i < counted.size(); ++i) counted[i] -= before[i];
+  EXPECT_EQ(counted, (std::vector<size_t>{3, 1, 2, 0}));
+  cudaGraphExecDestroy(exec);
+  cudaEventDestroy(event);
 }
 
 // Each of these invalidates the capture. (On a GPU, cudaMallocAsync instead adds a node with memory
