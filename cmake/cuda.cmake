@@ -40,8 +40,9 @@ function(linea_emulated_kernels name variant)
     target_link_libraries(${name} PUBLIC linea_emulator_checker)
     target_compile_definitions(${name} PRIVATE LINEA_EMULATOR_CHECKED)
     # g++ does not instrument accesses that it merges into a larger, unaligned one; so merging is disabled. Undefined
-    # behavior, such as a misaligned vector or an index outside of an array, ends the kernel by SIGILL.
-    target_compile_options(${name} PRIVATE -O2 -g1 -fsanitize=thread -fno-tree-vectorize -fno-store-merging
+    # behavior, such as a misaligned vector or an index outside of an array, ends the kernel by SIGILL. A vector's
+    # copy remains one access, as it is on a GPU.
+    target_compile_options(${name} PRIVATE -O2 -g1 -fsanitize=thread -fno-tree-vectorize -fno-store-merging -fno-tree-sra
       -fsanitize=undefined -fsanitize-undefined-trap-on-error)
   elseif(NOT variant STREQUAL "fast")
     message(FATAL_ERROR "linea_emulated_kernels(${name} ${variant}): the variant is fast or checked")

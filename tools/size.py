@@ -17,7 +17,7 @@ BUDGETS = {
     "tensor": 7480,
     "autograd": 3715,
     "nn": 3755,
-    "cuda": 10360,
+    "cuda": 10610,
     "data": 5759,
     "train": 6747,
     "bench": 3990,

@@ -22,12 +22,14 @@ class Checker {
   // ---- execution ----
   virtual void on_launch(const Launch& launch) = 0;
   virtual void on_block_start() = 0;
+  virtual void on_block_end() = 0;
   virtual void on_thread_switch(int thread, const void* stack, size_t stack_bytes) = 0;
   virtual void on_block_barrier() = 0;
   virtual void on_warp_sync(int first_thread, unsigned lanes) = 0;
 
   // ---- accesses of the running thread; `code`: an address in the accessing code ----
-  virtual void on_access(const void* data, size_t bytes, Access access, const void* code) = 0;
+  virtual void on_access(const void* data, size_t bytes, Access access, const void* code,
+                         int lane) = 0;
 };
 
 extern Checker* checker;  // or null

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "cuda/emulator/checker.h"
+#include "cuda/emulator/counts.h"
 #include "cuda/emulator/report.h"
 
 namespace linea::emulator {
@@ -50,6 +52,14 @@ Settings from_environment() {
   choose("LINEA_EMULATOR_GUARD", result.guard, {{"0", false}, {"1", true}});
   read_number("LINEA_EMULATOR_SEED", result.seed);
   read_number("LINEA_EMULATOR_MEMORY", result.memory);
+  if (const char* file = std::getenv("LINEA_EMULATOR_COUNTS"); file != nullptr) {
+    if (checker == nullptr)
+      fatal(
+          "LINEA_EMULATOR_COUNTS: only programs with the checker, such as test_cuda_checked, "
+          "count");
+    write_counts_at_exit(file);
+    result.counts = true;
+  }
   return result;
 }
 

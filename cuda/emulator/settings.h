@@ -7,6 +7,7 @@
 //   LINEA_EMULATOR_DEVICES=N                        0: a machine without a GPU
 //   LINEA_EMULATOR_CAPABILITY=90                    compute capability, ten times
 //   LINEA_EMULATOR_GUARD=0|1                        1: direct host access to device memory is fatal
+//   LINEA_EMULATOR_COUNTS=FILE                      at exit, the counts of counts.h; needs the checker
 #pragma once
 
 #include <cstddef>
@@ -27,6 +28,7 @@ struct Settings {
   size_t memory = size_t{8} << 30;
   int devices = 1, capability = 90;
   bool guard = false;
+  bool counts = false;  // whether accesses of the following launches are counted
 };
 
 Settings& settings();

@@ -12,10 +12,10 @@ namespace {
 
 constexpr int kUndefinedByte = 0xFF;
 
-// Recorded as a second write: a read by another thread without a barrier after the wait races with
-// it.
+// Recorded as a second write, which counts for no lane: a read by another thread without a barrier
+// after the wait races with it.
 void do_copy(const AsyncCopy& copy, const void* code) {
-  record_access(copy.to, copy.bytes, Access::write, code);
+  record_access(copy.to, copy.bytes, Access::write, code, kNoLane);
   char* to = static_cast<char*>(copy.to);
   std::memcpy(to, copy.from, copy.bytes - copy.zeros);
   std::memset(to + copy.bytes - copy.zeros, 0, copy.zeros);

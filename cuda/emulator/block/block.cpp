@@ -14,8 +14,8 @@ bool in_kernel = false;
 Block block;
 Checker* checker = nullptr;
 
-void record_access(const void* data, size_t bytes, Access access, const void* code) {
-  if (checker != nullptr) checker->on_access(data, bytes, access, code);
+void record_access(const void* data, size_t bytes, Access access, const void* code, int lane) {
+  if (checker != nullptr) checker->on_access(data, bytes, access, code, lane);
 }
 
 void Block::begin(const Launch& launch) {
@@ -64,6 +64,7 @@ void Block::run(uint3 index, Random random) {
   Fiber::switch_to(host_, *running_fiber_);
   idle_fibers_.push_back(running_fiber_);
   current_ = -1;
+  if (checker != nullptr) checker->on_block_end();
   shared_.end_block();
 }
 

@@ -116,7 +116,7 @@ void load_matrices(void* const* arguments, unsigned lanes) {
       if (reinterpret_cast<uintptr_t>(owner.row) % 16 != 0)
         fatal("ldmatrix at {}: the address {} of a row is not aligned to 16 bytes",
               to_string(owner.location), static_cast<const void*>(owner.row));
-      record_access(owner.row, 16, Access::read, owner.code);
+      record_access(owner.row, 16, Access::read, owner.code, 8 * m + i);
       std::memcpy(matrix[i], owner.row, 16);
     }
     for (int lane = 0; lane < 32; ++lane) {

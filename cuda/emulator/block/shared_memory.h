@@ -14,6 +14,9 @@ class SharedMemory {
   // Returns array `number`. The first thread's call allocates it, filled with NaN.
   void* take(size_t number, size_t bytes, std::source_location location);
   void end_block();
+  bool contains(const void* address) const {
+    return address >= memory_.data() && address < memory_.data() + memory_.size();
+  }
 
  private:
   struct Array {

@@ -11,7 +11,9 @@
 #include "cuda/emulator/checker/kernel_checker.h"
 #include "cuda/emulator/checker/shadow.h"
 #include "cuda/emulator/checker/symbolizer.h"
+#include "cuda/emulator/checker/warp_accesses.h"
 #include "cuda/emulator/report.h"
+#include "cuda/emulator/runtime/arena.h"
 
 namespace linea::emulator {
 namespace {
@@ -51,6 +53,7 @@ class KernelChecker final : public Checker {
     threads_ = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
     arguments_ = reinterpret_cast<uintptr_t>(launch.arguments.get());
     argument_bytes_ = launch.argument_bytes;
+    warp_accesses_.begin(launch);
   }
 
   void on_block_start() override {
@@ -62,15 +65,21 @@ class KernelChecker final : public Checker {
     }
   }
 
+  void on_block_end() override { on_block_barrier(); }
+
   void on_thread_switch(int thread, const void* stack, size_t stack_bytes) override {
     thread_ = thread;
     stack_ = reinterpret_cast<uintptr_t>(stack);
     stack_bytes_ = stack_bytes;
   }
 
-  void on_block_barrier() override { ++epoch_; }
+  void on_block_barrier() override {
+    ++epoch_;
+    for (int warp = 0; warp * 32 < threads_; ++warp) warp_accesses_.count(warp, ~0u);
+  }
 
   void on_warp_sync(int first_thread, unsigned lanes) override {
+    warp_accesses_.count(first_thread / 32, lanes | ~block.live_lanes());
     Clocks latest{};
     for (int lane = 0; lane < 32; ++lane) {
       if ((lanes >> lane & 1) == 0) continue;
@@ -87,13 +96,16 @@ class KernelChecker final : public Checker {
 
   // ---- accesses ----
 
-  void on_access(const void* data, size_t bytes, Access access, const void* code) override {
+  void on_access(const void* data, size_t bytes, Access access, const void* code,
+                 int lane) override {
     const auto address = reinterpret_cast<uintptr_t>(data);
     if (address - stack_ < stack_bytes_) return;
     if (address - arguments_ < argument_bytes_ && access == Access::read) return;
     const bool was_in_kernel = in_kernel;
     in_kernel = false;  // the linker may use instrumented copies of standard library functions here
     code_ = symbolizer_.code_offset(code);
+    if (warp_accesses_.enabled() && access != Access::atomic && lane != kNoLane)
+      add_warp_access(data, bytes, access, lane);
     if (!in_private_thread_data(address, bytes))
       shadow_.access(address, bytes, [&](Cell* cell, uint8_t mask, uintptr_t at) {
         check_access(cell, mask, at, data, bytes, access);
@@ -103,6 +115,15 @@ class KernelChecker final : public Checker {
 
  private:
   using Clocks = std::array<uint32_t, 32>;
+
+  void add_warp_access(const void* data, size_t bytes, Access access, int lane) {
+    const auto address = reinterpret_cast<uintptr_t>(data);
+    const bool shared = block.shared().contains(data) ||
+                        (symbolizer_.in_thread_data(address) && symbolizer_.shared_array(address));
+    if (!shared && !arena().contains(data)) return;
+    warp_accesses_.add(thread_ / 32, lane == kRunningLane ? thread_ % 32 : lane, address, bytes,
+                       shared, access == Access::write, code_);
+  }
 
   void set_state(const void* data, size_t bytes, bool accessible, bool initialized) {
     shadow_.update(data, bytes, [&](Cell& cell, uint8_t mask, uintptr_t) {
@@ -219,6 +240,7 @@ class KernelChecker final : public Checker {
 
   Shadow shadow_;
   Symbolizer symbolizer_;
+  WarpAccesses warp_accesses_;
   std::array<Clocks, kMaxThreads> clocks_{};
   int thread_ = 0, threads_ = 0;
   uintptr_t stack_ = 0, arguments_ = 0;

@@ -14,7 +14,8 @@ namespace {
 
 void access(const void* data, size_t bytes, Access kind, const void* code) {
   if (linea::emulator::in_kernel && bytes > 0)
-    linea::emulator::kernel_checker().on_access(data, bytes, kind, code);
+    linea::emulator::kernel_checker().on_access(data, bytes, kind, code,
+                                                linea::emulator::kRunningLane);
 }
 
 }  // namespace

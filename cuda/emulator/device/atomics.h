@@ -13,9 +13,13 @@ namespace linea::emulator {
 
 enum class Access : uint8_t { read, write, atomic };
 
+// In place of a lane's number, where an access counts (counts.h): for the running lane, or for none.
+inline constexpr int kRunningLane = -1, kNoLane = -2;
+
 // Reports an access by the running CUDA thread to the checker, if any, from code that is not
 // instrumented. `code`: an address in that code.
-void record_access(const void* data, size_t bytes, Access access, const void* code);
+void record_access(const void* data, size_t bytes, Access access, const void* code,
+                   int lane = kRunningLane);
 
 template <typename T, typename... Types>
 concept OneOf = (std::same_as<T, Types> || ...);
