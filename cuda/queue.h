@@ -16,7 +16,7 @@ struct Queue {
   cublasHandle_t blas = nullptr;
   cudaStream_t stream = nullptr;
   void* blas_workspace = nullptr;
-  size_t shared_bytes = 0;  // the maximum for a block, with allow_shared_bytes
+  size_t shared_bytes = 0;  // the maximum for a block that asks for it
   bool recording = false;   // operations are captured instead of run
 };
 
