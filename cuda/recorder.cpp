@@ -19,6 +19,7 @@ class CudaGraphRecorder final : public GraphRecorder {
     cudaStreamSynchronize(queue_.stream);
     for (const Piece& piece : pieces_)
       if (piece.graph != nullptr) cudaGraphExecDestroy(piece.graph);
+    pool_.keep_free_blocks(false);
     give_back_pool(pool_);
   }
 
@@ -74,6 +75,7 @@ class CudaGraphRecorder final : public GraphRecorder {
       refusal_ = fmt::format("a graph cannot be instantiated: {}", cudaGetErrorString(made));
       return false;
     }
+    pool_.keep_free_blocks(true);
     check_cuda(cudaGraphGetNodes(graph.get(), nullptr, &piece.launches), "counting graph nodes");
     return true;
   }

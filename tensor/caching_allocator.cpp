@@ -123,6 +123,7 @@ void CachingAllocator::release(void* block, size_t bytes) noexcept {
 }
 
 void CachingAllocator::release_free_blocks() {
+  if (keeps_free_blocks_) return;
   for (auto& [size, blocks] : free_) {
     for (void* block : blocks) source_.give_back(block);
     use_.cached -= size * blocks.size();

@@ -49,6 +49,11 @@ class CachingAllocator final : public Allocator {
     const Lock lock(mutex_);
     return reads_limit_ ? source_.limit(taken()) : limit_;
   }
+  // While `keeps`, free blocks stay: a captured graph writes them.
+  void keep_free_blocks(bool keeps) {
+    const Lock lock(mutex_);
+    keeps_free_blocks_ = keeps;
+  }
   // 0: the source's
   void set_limit(size_t bytes) {
     const Lock lock(mutex_);
@@ -77,6 +82,7 @@ class CachingAllocator final : public Allocator {
   bool reads_limit_ = source_.limit_interval != SIZE_MAX;
   size_t taken_at_reading_ = 0;
   int64_t fail_in_ = 0;
+  bool keeps_free_blocks_ = false;
   std::unordered_map<size_t, std::vector<void*>> free_;  // by size class
   SpanPool spans_;
 };

@@ -6,6 +6,7 @@
 #include "bench/device_rates.h"
 #include "cuda/emulator/settings.h"
 #include "tensor/backend.h"
+#include "tensor/memory_report.h"
 #include "tests/cuda/parity.h"
 
 namespace linea::cuda_tests {
@@ -49,6 +50,27 @@ TEST(CudaMemory, TakesWhatOthersHaveReleased) {
   { const Tensor released({kElements}, DType::f32); }
   recorder = make_graph_recorder();  // its limit is not what others hold without use
   EXPECT_TRUE(recorder->run(0, takes_as_much));
+  recorder.reset();
+  memory = before;
+  device_allocator().release_cache();
+}
+
+// Memory that is free between replays of a graph is the graph's.
+TEST(CudaMemory, AGraphKeepsItsFreeBlocks) {
+  if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
+  const On device(kCuda);
+  device_allocator().release_cache();
+  size_t& memory = emulator::settings().memory;
+  const size_t before = std::exchange(memory, device_allocator().use().held + (size_t{256} << 20));
+  std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
+  const auto fill = [](int64_t bytes) { return [=] { Tensor::zeros({bytes / 4}, DType::f32); }; };
+  const auto writes_half = fill(int64_t{100} << 20);
+  for (int step = 0; step < 2; ++step) EXPECT_TRUE(recorder->run(0, writes_half));
+  EXPECT_THROW(recorder->run(1, fill(int64_t{150} << 20)), OutOfMemory);
+  EXPECT_TRUE(recorder->run(0, writes_half));
+  recorder.reset();
+  recorder = make_graph_recorder();
+  EXPECT_TRUE(recorder->run(1, fill(int64_t{150} << 20)));
   recorder.reset();
   memory = before;
   device_allocator().release_cache();
