@@ -43,21 +43,27 @@ uint32_t alignment(const void* data) {
   return bytes;
 }
 
+// with_input: the GELU's input is an output, too.
+uint32_t epilogue_of(bool with_bias, bool with_gelu, bool with_input) {
+  if (!with_gelu) return with_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (with_input) return with_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  return with_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+}
+
 // Equal products use the same algorithm, without split sums.
 template <typename T>
-Call describe(const Context& ctx, const LinearShape& shape, const T* bias,
+Call describe(const Context& ctx, const LinearShape& shape, const T* bias, const T* u,
               const void* const (&data)[kOperands]) {
   Call call;
   call.check(cublasLtMatmulDescInit(&call.description, blas_sums<T>(ctx), BlasTypes<T>::scalar));
   call.set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
-  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  if (bias != nullptr) {
-    epilogue = CUBLASLT_EPILOGUE_BIAS;
-    call.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (bias != nullptr) call.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (u != nullptr) {
+    call.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, u);
+    call.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.out);
   }
-  if (shape.gelu && kEndsWithGelu<T>)
-    epilogue = bias != nullptr ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-  call.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  call.set(CUBLASLT_MATMUL_DESC_EPILOGUE,
+           epilogue_of(bias != nullptr, shape.gelu && kEndsWithGelu<T>, u != nullptr));
   const auto R = static_cast<uint64_t>(shape.rows), out = static_cast<uint64_t>(shape.out);
   const auto in = static_cast<uint64_t>(shape.in);
   const uint64_t rows[] = {in, in, out, out}, columns[] = {out, R, R, R};
@@ -73,16 +79,19 @@ Call describe(const Context& ctx, const LinearShape& shape, const T* bias,
   return call;
 }
 
-// Returns false if cublasLt has no algorithm; then nothing is computed.
+// u: where the GELU's input is stored, or null. Returns false if cublasLt has no algorithm; then
+// nothing is computed.
 template <typename T>
 bool in_one(Context& ctx, const LinearShape& shape, const T* x, const T* w, const T* bias,
-            const T* residual, T* y) {
+            const T* residual, T* y, T* u = nullptr) {
   using A = Accumulator<T>;
-  // No preference states the alignment of the bias.
-  constexpr uint32_t kBiasAlignment = 16;
-  if (shape.in == 0 || (bias != nullptr && alignment(bias) < kBiasAlignment)) return false;
+  // No preference states the alignment of these.
+  constexpr uint32_t kAlignment = 16;
+  if (shape.in == 0 || (bias != nullptr && alignment(bias) < kAlignment) ||
+      (u != nullptr && alignment(u) < kAlignment))
+    return false;
   const T* before = residual == nullptr ? y : residual;
-  Call call = describe(ctx, shape, bias, {w, x, before, y});
+  Call call = describe(ctx, shape, bias, u, {w, x, before, y});
   // A cuBLAS handle is a valid cublasLt handle.
   const auto handle = reinterpret_cast<cublasLtHandle_t>(queue(ctx).blas);
   cublasLtMatmulHeuristicResult_t way{};
@@ -113,19 +122,20 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
   using A = Accumulator<T>;
   const int64_t n = shape.rows * shape.out;
   if (n == 0) return;
-  if (u.same != nullptr) {  // an epilogue has one output
-    LinearShape product = shape;
-    product.gelu = false;
-    linear<T>(ctx, product, x, norm, w, bias, nullptr, u.same, {});
-    return kernels_of<ElementwiseKernels<T>>().pointwise(ctx, Pointwise::gelu, u.same, y, n);
-  }
   if (norm.weight != nullptr) {
     const Workspace<T> normalized(ctx, shape.rows * shape.in);
     const Workspace<A> mean(ctx, shape.rows), scale(ctx, shape.rows);
     kernels_of<NormalizationKernels<T>>().layer_norm(ctx, x, norm.weight, norm.bias,
                                                      normalized.data(), mean.data(), scale.data(),
                                                      shape.rows, shape.in);
-    return linear<T>(ctx, shape, normalized.data(), {}, w, bias, residual, y, {});
+    return linear<T>(ctx, shape, normalized.data(), {}, w, bias, residual, y, u);
+  }
+  if (u.same != nullptr) {
+    if (kEndsWithGelu<T> && in_one<T>(ctx, shape, x, w, bias, nullptr, y, u.same)) return;
+    LinearShape product = shape;
+    product.gelu = false;
+    linear<T>(ctx, product, x, {}, w, bias, nullptr, u.same, {});
+    return kernels_of<ElementwiseKernels<T>>().pointwise(ctx, Pointwise::gelu, u.same, y, n);
   }
   // GELU is applied before the residual is added
   const bool gelu_after = shape.gelu && !(kEndsWithGelu<T> && residual == nullptr);

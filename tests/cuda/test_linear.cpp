@@ -59,6 +59,26 @@ TEST(CudaLinear, NormsComeFirst) {
         });
 }
 
+// The input of GELU is stored, by the product itself where its rows allow it.
+TEST(CudaLinear, InputsOfGelu) {
+  for (const auto [R, out, in, first] : {NormedSize{64, 48, 16}, NormedSize{5, 70, 33},
+                                         NormedSize{5, 72, 33, 1}, NormedSize{3, 8, 0}})
+    for (const bool with_bias : {false, true})
+      for (const bool with_norm : {false, true})
+        expect_parity([&, R = R, out = out, in = in, first = first](auto t) {
+          using T = decltype(t);
+          const Tensor x = input<T>({R, in}, 1), w = input<T>({out, in}, 2, 0.3),
+                       bias = input<T>({out}, 3), weight = input<T>({in}, 4);
+          const Tensor u = Tensor::zeros({R * out + first}, dtype_of(T{})), y = unset<T>({R, out});
+          const T* const none = nullptr;
+          table<T>().linear(context(), {R, out, in, true}, x.data<T>(),
+                            {with_norm ? weight.data<T>() : none, none}, w.data<T>(),
+                            with_bias ? bias.data<T>() : none, none, y.data<T>(),
+                            {.same = u.data<T>() + first});
+          return std::vector<Tensor>{u, y};
+        });
+}
+
 TEST(CudaLinear, TheSameBitsEachTime) {
   const On device(kCuda);
   const int64_t R = 40, out = 24, in = 56;

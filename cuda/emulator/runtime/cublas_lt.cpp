@@ -1,6 +1,6 @@
-// cublasLt on OpenBLAS, as far as the backend needs it: D = f(alpha A B + beta C + bias) for a
-// single product of float or bf16, computed in float until the final rounding. Descriptors are
-// stored in the caller's opaque structures.
+// cublasLt on OpenBLAS, as far as the backend needs it: D = f(alpha A B + beta C + bias), and the
+// input of f where it is asked for, for a single product of float or bf16, computed in float until
+// the final rounding. Descriptors are stored in the caller's opaque structures.
 #include <cublasLt.h>
 
 #include <cmath>
@@ -18,10 +18,15 @@ struct Layout {
   Matrix of(const void* data) const { return {data, type, rows, columns, leading, 0}; }
 };
 
+constexpr uint32_t kStoresInput = CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU;
+
 struct Description {
   cublasOperation_t transpose_a, transpose_b;
   uint32_t epilogue;
   const void* bias;
+  void* input;  // of GELU
+  int64_t input_leading;
+  bool stores_input() const { return (epilogue & kStoresInput) != 0; }
 };
 
 // An algorithm found with a preference relies on its alignment.
@@ -48,11 +53,20 @@ void run(const Product& p) {
   const bool with_bias = (p.description.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
   const bool with_gelu = (p.description.epilogue & CUBLASLT_EPILOGUE_GELU) != 0;
   const Matrix bias{p.description.bias, p.d.type, p.d.rows, 1, p.d.rows, 0};
+  const bool stores_input = p.description.stores_input();
+  const Matrix input{p.description.input,
+                     p.d.type,
+                     p.d.rows,
+                     p.d.columns,
+                     static_cast<int>(p.description.input_leading),
+                     0};
   check_read(p.a, p.a.data);
   check_read(p.b, p.b.data);
   if (p.beta != 0) check_read(p.c, p.c.data);
   if (with_bias) check_read(bias, bias.data);
   arena().check_range(p.d.data, p.d.span() * p.d.element(), "a cuBLAS matrix product writes");
+  if (stores_input)
+    arena().check_range(input.data, input.span() * input.element(), "a cuBLAS epilogue writes");
   std::vector<float> storage_a, storage_b, storage_c, storage_bias, sums(p.d.span());
   if (p.beta != 0) {
     const float* c = as_floats(p.c, p.c.data, storage_c);
@@ -70,6 +84,9 @@ void run(const Product& p) {
       const size_t i =
           static_cast<size_t>(column) * static_cast<size_t>(p.d.leading) + static_cast<size_t>(row);
       float x = sums[i] + (with_bias ? row_bias[row] : 0.0f);
+      if (stores_input)
+        static_cast<__nv_bfloat16*>(
+            p.description.input)[column * p.description.input_leading + row] = __float2bfloat16(x);
       if (with_gelu) x = static_cast<float>(gelu(double{x}));
       if (p.d.type == CUDA_R_32F)
         static_cast<float*>(to)[i] = x;
@@ -77,6 +94,7 @@ void run(const Product& p) {
         static_cast<__nv_bfloat16*>(to)[i] = __float2bfloat16(x);
     }
   report_write(p.d, p.d.data);
+  if (stores_input) report_write(input, input.data);
 }
 
 bool aligned(const void* data, uint32_t bytes) {
@@ -102,7 +120,8 @@ cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, 
 
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t description, size_t,
                                                cublasComputeType_t, cudaDataType_t) {
-  as<Description>(description) = {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr};
+  as<Description>(description) = {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
+                                  nullptr,     nullptr,     0};
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -124,6 +143,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque,
       return set(description.epilogue);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return set(description.bias);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return set(description.input);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return set(description.input_leading);
     default:
       return CUBLAS_STATUS_NOT_SUPPORTED;
   }
@@ -148,7 +171,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 
 // ---- matrix products ----
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int requested,
@@ -160,6 +183,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   for (const cublasLtMatrixLayout_t each : {a, b, c})
     if (as<Layout>(each).type != type) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (type != CUDA_R_32F && type != CUDA_R_16BF) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const Description& asked = as<Description>(description);
+  if (asked.stores_input() &&
+      (type != CUDA_R_16BF || asked.input_leading % 8 != 0 || !aligned(asked.input, 16)))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   if (as<Layout>(a).rows == 0 || as<Layout>(b).columns == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   results[0] = {};
   std::memcpy(&results[0].algo, preference, sizeof(Preference));
