@@ -26,12 +26,12 @@ struct Largest {
   }
 };
 
-// All lanes get the result.
+// All lanes get the result of theirs, 2^n neighbors.
 template <typename T, typename Op>
-__device__ T warp_reduce(T x, Op op) {
+__device__ T warp_reduce(T x, Op op, int lanes = kWarp) {
 #pragma unroll
   for (int distance = kWarp / 2; distance > 0; distance /= 2)
-    x = op(x, __shfl_xor_sync(kWholeWarp, x, distance));
+    if (distance < lanes) x = op(x, __shfl_xor_sync(kWholeWarp, x, distance));
   return x;
 }
 

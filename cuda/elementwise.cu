@@ -1,5 +1,5 @@
 // Elementwise kernels.
-#include "cuda/block.h"
+#include "cuda/elements.h"
 #include "cuda/kernel_tables.h"
 #include "cuda/several.h"
 
@@ -7,28 +7,38 @@ namespace linea::cuda {
 namespace {
 
 // y = formula(x), or dx = formula'(x) dy; structs, because the formula is a type.
-template <typename T, typename Formula>
+template <typename A, typename Formula>
 struct ValueOf {
-  const T* x;
-  T* y;
-  __device__ void operator()(int64_t i) const { y[i] = T(Formula::value(Accumulator<T>(x[i]))); }
+  __device__ void operator()(A x, A& y) const { y = Formula::value(x); }
 };
-template <typename T, typename Formula>
+template <typename A, typename Formula>
 struct DerivativeOf {
-  const T *x, *dy;
-  T* dx;
-  __device__ void operator()(int64_t i) const {
-    using A = Accumulator<T>;
-    dx[i] = T(Formula::grad(A(x[i])) * A(dy[i]));
-  }
+  __device__ void operator()(A x, A dy, A& dx) const { dx = Formula::grad(x) * dy; }
 };
+
+// Calls body(formula) with the formula of `f`, which for bf16 takes a GPU's approximations.
+template <typename T, typename Body>
+void with_formula_for(Pointwise f, const Body& body) {
+  using A = Accumulator<T>;
+  using S = SigmoidFor<T>;
+  if constexpr (MathFor<T>::kCoarse) {
+    if (f == Pointwise::gelu) return body(GeluBy<A, S>{});
+    if (f == Pointwise::silu) return body(SiluBy<A, S>{});
+    if (f == Pointwise::sigmoid) return body(S{});
+  }
+  with_pointwise<A>(f, body);
+}
 
 template <typename From, typename To>
 void cast_all(Context& ctx, const CastSpan<From, To>* pieces, size_t count) {
+  using Piece = CastSpan<From, To>;
+  const auto cast = [=] __device__(Accumulator<From> x, Accumulator<To> & y) {
+    y = static_cast<Accumulator<To>>(x);
+  };
   each_piece(ctx, pieces, count,
-             [=] __device__(const CastSpan<From, To>& of, int64_t first, int64_t last, int64_t) {
-               for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads)
-                 of.to[i] = To(of.from[i]);
+             [=] __device__(const Piece& of, int64_t first, int64_t last, int64_t) {
+               each_of_array(threadIdx.x, kBlockThreads, last - first, cast, of.from + first,
+                             of.to + first);
              });
 }
 
@@ -36,40 +46,45 @@ void cast_all(Context& ctx, const CastSpan<From, To>* pieces, size_t count) {
 
 template <typename T>
 void fill(Context& ctx, T* y, double value, int64_t n) {
-  const T everywhere = T(value);
-  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = everywhere; });
+  const auto everywhere = static_cast<Accumulator<T>>(value);
+  for_each_element(
+      ctx, n, [=] __device__(Accumulator<T> & to) { to = everywhere; }, y);
 }
 
 template <typename T>
 void add(Context& ctx, const T* a, const T* b, T* y, int64_t n) {
   using A = Accumulator<T>;
-  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = T(A(a[i]) + A(b[i])); });
+  for_each_element(
+      ctx, n, [=] __device__(A p, A q, A & sum) { sum = p + q; }, a, b, y);
 }
 
 template <typename T>
 void multiply(Context& ctx, const T* a, const T* b, T* y, int64_t n) {
   using A = Accumulator<T>;
-  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = T(A(a[i]) * A(b[i])); });
+  for_each_element(
+      ctx, n, [=] __device__(A p, A q, A & product) { product = p * q; }, a, b, y);
 }
 
 template <typename T>
 void scale(Context& ctx, const T* x, double factor, T* y, int64_t n) {
   using A = Accumulator<T>;
   const A by = static_cast<A>(factor);
-  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = T(by * A(x[i])); });
+  for_each_element(
+      ctx, n, [=] __device__(A from, A & to) { to = by * from; }, x, y);
 }
 
 template <typename T>
 void pointwise(Context& ctx, Pointwise f, const T* x, T* y, int64_t n) {
-  with_pointwise<Accumulator<T>>(f, [&](auto formula) {
-    for_each(ctx, n, ValueOf<T, decltype(formula)>{x, y});
-  });
+  using A = Accumulator<T>;
+  with_formula_for<T>(
+      f, [&](auto formula) { for_each_element(ctx, n, ValueOf<A, decltype(formula)>{}, x, y); });
 }
 
 template <typename T>
 void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* dx, int64_t n) {
-  with_pointwise<Accumulator<T>>(f, [&](auto formula) {
-    for_each(ctx, n, DerivativeOf<T, decltype(formula)>{x, dy, dx});
+  using A = Accumulator<T>;
+  with_formula_for<T>(f, [&](auto formula) {
+    for_each_element(ctx, n, DerivativeOf<A, decltype(formula)>{}, x, dy, dx);
   });
 }
 
@@ -86,11 +101,13 @@ void narrow(Context& ctx, const CastSpan<Accumulator<T>, BFloat16>* pieces, size
 template <typename T>
 void gelu_recompute(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
   using A = Accumulator<T>;
-  for_each(ctx, n, [=] __device__(int64_t i) {
-    const A x = A(u[i]), s = Gelu<A>::gate(x);
-    h[i] = T(x * s);
-    dh[i] = T(A(dh[i]) * Gelu<A>::derivative_at(x, s));
-  });
+  using F = GeluBy<A, SigmoidFor<T>>;
+  const auto change = [=] __device__(A x, A grad, A & value, A & changed) {
+    const A s = F::gate(x);
+    value = x * s;
+    changed = grad * F::derivative_at(x, s);
+  };
+  for_each_element(ctx, n, change, u, static_cast<const T*>(dh), h, dh);
 }
 
 // Element e uses word e % 4 of the random block e / 4; one thread generates all four.

@@ -1,16 +1,15 @@
 // The norm and the gate of attention outputs; formulas in tensor/cpu/gated_norm.cpp. One team per
-// head of a row.
+// head of a row: r = 1 / sqrt(mean(y^2) + 1e-6), or 1 without weights.
 #include "cuda/columns.h"
 #include "cuda/kernel_tables.h"
-#include "cuda/row_norm.h"
+#include "cuda/wide_rows.h"
 
 namespace linea::cuda {
 namespace {
 
-// r = 1 / sqrt(mean(y^2) + 1e-6)
-template <typename A>
-LINEA_HOST_DEVICE A inverse_rms(A sum_of_squares, int64_t D) {
-  return A(1) / std::sqrt(sum_of_squares / static_cast<A>(D) + static_cast<A>(kGatedNormEpsilon));
+// The head of row i of [R H,D]; i < 2^32.
+__device__ inline int64_t head_of(int64_t i, int64_t H) {
+  return (H & (H - 1)) == 0 ? i & (H - 1) : static_cast<uint32_t>(i) % static_cast<uint32_t>(H);
 }
 
 }  // namespace
@@ -19,19 +18,19 @@ template <typename T>
 void gated_norm(Context& ctx, const T* y, const T* weight, const T* g, T* z, int64_t R, int64_t H,
                 int64_t C) {
   using A = Accumulator<T>;
+  using F = SiluBy<A, SigmoidFor<T>>;
   const int64_t D = C / H;
-  for_each_team(ctx, R * H, D, [=] __device__(auto team, int64_t i) {
-    const T *from = y + i * D, *gate = g + i * D;
-    const A r =
-        weight == nullptr
-            ? A(1)
-            : inverse_rms(row_sum<A>(team, D, [&](int64_t c) { return A(from[c]) * A(from[c]); }),
-                          D);
-    for (int64_t c = team.rank(); c < D; c += team.kThreads) {
-      const A w = weight == nullptr ? A(1) : A(weight[i % H * D + c]), x = A(gate[c]);
-      z[i * D + c] = T(A(from[c]) * r * Silu<A>::value_at(x, Sigmoid<A>::value(x)) * w);
-    }
-  });
+  const bool normed = weight != nullptr;
+  const A count = static_cast<A>(D);
+  for_each_wide_row(
+      ctx, R * H, D, are_aligned(y, weight, g, z), [=] __device__(auto row, int64_t i) {
+        const T* const from = y + i * D;
+        const auto square = [](A v) { return v * v; };
+        const A r =
+            normed ? inverse_root<T>(row.total(square, from), count, kGatedNormEpsilon) : A(1);
+        row.each([=](A v, A w, A x, A& out) { out = v * r * F::value(x) * (normed ? w : A(1)); },
+                 from, normed ? weight + head_of(i, H) * D : from, g + i * D, z + i * D);
+      });
 }
 
 // With u = y r and h = weight silu(g) dz:  dy = r (h - u avg(u h)), dg = weight u silu'(g) dz,
@@ -40,33 +39,37 @@ template <typename T>
 void gated_norm_backward(Context& ctx, const T* y, const T* weight, const T* g, const T* dz, T* dy,
                          T* dweight, T* dg, int64_t R, int64_t H, int64_t C) {
   using A = Accumulator<T>;
+  using S = SigmoidFor<T>;
+  using F = SiluBy<A, S>;
   const int64_t D = C / H;
+  const bool normed = weight != nullptr, aligned = are_aligned(y, g, dz);
+  const A count = static_cast<A>(D);
   const Workspace<A> scales(ctx, R * H);
   A* const scale = scales.data();
-  for_each_team(ctx, R * H, D, [=] __device__(auto team, int64_t i) {
-    const T *from = y + i * D, *gate = g + i * D, *dto = dz + i * D;
-    const auto weight_at = [&](int64_t c) {
-      return weight == nullptr ? A(1) : A(weight[i % H * D + c]);
-    };
-    const auto passed = [&](int64_t c) {  // h
-      const A x = A(gate[c]);
-      return weight_at(c) * Silu<A>::value_at(x, Sigmoid<A>::value(x)) * A(dto[c]);
-    };
-    A r = 1, average = 0;
-    if (weight != nullptr) {
-      r = inverse_rms(row_sum<A>(team, D, [&](int64_t c) { return A(from[c]) * A(from[c]); }), D);
-      average = row_sum<A>(team, D, [&](int64_t c) { return A(from[c]) * r * passed(c); }) /
-                static_cast<A>(D);
-    }
-    if (team.rank() == 0) scale[i] = r;
-    for (int64_t c = team.rank(); c < D; c += team.kThreads) {
-      const A x = A(gate[c]), u = A(from[c]) * r;
-      dg[i * D + c] =
-          T(weight_at(c) * u * Silu<A>::derivative_at(x, Sigmoid<A>::value(x)) * A(dto[c]));
-      dy[i * D + c] = T(r * (passed(c) - u * average));
-    }
-  });
-  if (weight == nullptr) return;
+  for_each_wide_row(ctx, R * H, D, aligned && are_aligned(weight, dy, dg),
+                    [=] __device__(auto row, int64_t i) {
+                      const T *from = y + i * D, *gate = g + i * D, *dto = dz + i * D;
+                      const T* const w = normed ? weight + head_of(i, H) * D : from;
+                      A r = 1, average = 0;
+                      if (normed) {
+                        A squares = 0, along = 0;
+                        const auto add = [&](A v, A own, A x, A d) {
+                          squares += v * v;
+                          along += v * (own * F::value(x) * d);
+                        };
+                        row.each(add, from, w, gate, dto);
+                        r = inverse_root<T>(row.sum(squares), count, kGatedNormEpsilon);
+                        average = MathFor<T>::quotient(row.sum(along) * r, count);
+                        if (row.leads()) scale[i] = r;
+                      }
+                      const auto grads = [=](A v, A own, A x, A d, A& dv, A& dx) {
+                        const A u = v * r, s = S::value(x), by = normed ? own * d : d;
+                        dx = u * F::derivative_at(x, s) * by;
+                        dv = r * (F::value_at(x, s) * by - u * average);
+                      };
+                      row.each(grads, from, w, gate, dto, dy + i * D, dg + i * D);
+                    });
+  if (!normed) return;
   sum_columns<1, T>(
       ctx, {1, R, C}, rows_are_wide<T>(D, {y, g, dz}),  // of a head, which has one scale
       [=] __device__(auto width, int64_t, int64_t r, int64_t c, A* totals) {

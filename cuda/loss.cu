@@ -2,7 +2,7 @@
 // distributions on the levels of a token (formulas.h).
 #include "cuda/kernel_tables.h"
 #include "cuda/mixture.h"
-#include "cuda/team.h"
+#include "cuda/wide_rows.h"
 
 namespace linea::cuda {
 
@@ -11,11 +11,11 @@ template <typename T>
 void cross_entropy(Context& ctx, const T* logits, const int32_t* targets, Accumulator<T>* losses,
                    Accumulator<T>* log_sums, int64_t R, int64_t V) {
   using A = Accumulator<T>;
-  for_each_team(ctx, R, V, [=] __device__(auto team, int64_t r) {
+  for_each_wide_row(ctx, R, V, are_aligned(logits), [=] __device__(auto row, int64_t r) {
     const T* x = logits + r * V;
-    const A largest = team.max_of(V, [&](int64_t v) { return A(x[v]); });
-    const A total = team.sum_of(V, [&](int64_t v) { return exp_of(A(x[v]) - largest); });
-    if (team.rank() != 0) return;
+    const A largest = row.largest(x);
+    const A total = row.total([=](A v) { return MathFor<T>::exp(v - largest); }, x);
+    if (!row.leads()) return;
     const A log_sum = largest + std::log(total);
     log_sums[r] = log_sum;
     losses[r] = targets[r] < 0 ? A(0) : log_sum - A(x[targets[r]]);

@@ -2,7 +2,7 @@
 // after each reduction rather than stored in the storage type in between.
 #include "cuda/columns.h"
 #include "cuda/kernel_tables.h"
-#include "cuda/row_norm.h"
+#include "cuda/wide_rows.h"
 
 namespace linea::cuda {
 
@@ -11,17 +11,21 @@ template <typename T>
 void layer_norm(Context& ctx, const T* x, const T* weight, const T* bias, T* y,
                 Accumulator<T>* mean, Accumulator<T>* scale, int64_t R, int64_t C) {
   using A = Accumulator<T>;
-  for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
-    const T* from = x + r * C;
-    const auto norm = RowNorm<A>::of(team, C, [&](int64_t c) { return A(from[c]); });
-    if (team.rank() == 0) {
-      mean[r] = norm.mean;
-      scale[r] = norm.scale;
-    }
-    for (int64_t c = team.rank(); c < C; c += team.kThreads)
-      y[r * C + c] =
-          T(norm.of_element(A(from[c]), A(weight[c]), bias == nullptr ? A(0) : A(bias[c])));
-  });
+  const bool biased = bias != nullptr;
+  for_each_wide_row(
+      ctx, R, C, are_aligned(x, weight, bias, y), [=] __device__(auto row, int64_t r) {
+        const T* const from = x + r * C;
+        const A count = static_cast<A>(C);
+        const A center = MathFor<T>::quotient(row.total([](A v) { return v; }, from), count);
+        const auto square = [=](A v) { return (v - center) * (v - center); };
+        const A s = inverse_root<T>(row.total(square, from), count, kLayerNormEpsilon);
+        if (row.leads()) {
+          mean[r] = center;
+          scale[r] = s;
+        }
+        row.each([=](A v, A w, A b, A& out) { out = w * ((v - center) * s) + (biased ? b : A(0)); },
+                 from, weight, biased ? bias : weight, y + r * C);
+      });
 }
 
 // With n = (x - mean) scale and g = weight dy:  dx = scale (g - avg(g) - n avg(g n)),
@@ -46,21 +50,23 @@ void layer_norm_backward(Context& ctx, const T* x, const T* weight, const Accumu
         dweight[c] = T(totals[0]);
         if (dbias != nullptr) dbias[c] = T(totals[1]);
       });
-  for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
+  for_each_wide_row(ctx, R, C, are_aligned(x, weight, dy, dx), [=] __device__(auto row, int64_t r) {
     const T *from = x + r * C, *dto = dy + r * C;
-    const A center = mean[r], s = scale[r];
+    const A center = mean[r], s = scale[r], count = static_cast<A>(C);
     A sum_g = 0, sum_gn = 0;
-    for (int64_t c = team.rank(); c < C; c += team.kThreads) {
-      const A n = (A(from[c]) - center) * s, g = A(weight[c]) * A(dto[c]);
+    const auto add = [&](A v, A w, A dv) {
+      const A n = (v - center) * s, g = w * dv;
       sum_g += g;
       sum_gn += g * n;
-    }
-    const A average_g = team.sum(sum_g) / static_cast<A>(C),
-            average_gn = team.sum(sum_gn) / static_cast<A>(C);
-    for (int64_t c = team.rank(); c < C; c += team.kThreads) {
-      const A n = (A(from[c]) - center) * s, g = A(weight[c]) * A(dto[c]);
-      dx[r * C + c] = T(s * (g - average_g - n * average_gn));
-    }
+    };
+    row.each(add, from, weight, dto);
+    const A average_g = MathFor<T>::quotient(row.sum(sum_g), count),
+            average_gn = MathFor<T>::quotient(row.sum(sum_gn), count);
+    const auto grad = [=](A v, A w, A dv, A& out) {
+      const A n = (v - center) * s, g = w * dv;
+      out = s * (g - average_g - n * average_gn);
+    };
+    row.each(grad, from, weight, dto, dx + r * C);
   });
 }
 
@@ -68,50 +74,45 @@ void layer_norm_backward(Context& ctx, const T* x, const T* weight, const Accumu
 template <typename T>
 void softmax(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
   using A = Accumulator<T>;
-  for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
-    const T* from = x + r * C;
-    A largest = kNothing<A>;
-    for (int64_t c = team.rank(); c < C; c += team.kThreads)
-      largest = Largest{}(largest, A(from[c]));
-    largest = team.max(largest);
-    const A shift = largest == kNothing<A> ? A(0) : largest;
-    const A inverse = reciprocal_or_zero(
-        row_sum<A>(team, C, [&](int64_t c) { return exp_of(A(from[c]) - shift); }));
-    for (int64_t c = team.rank(); c < C; c += team.kThreads)
-      y[r * C + c] = T(exp_of(A(from[c]) - shift) * inverse);
+  for_each_wide_row(ctx, R, C, are_aligned(x, y), [=] __device__(auto row, int64_t r) {
+    const T* const from = x + r * C;
+    const A largest = row.largest(from), shift = largest == kNothing<A> ? A(0) : largest;
+    const auto share = [=](A v) { return MathFor<T>::exp(v - shift); };
+    const A inverse = reciprocal_or_zero(row.total(share, from));
+    row.each([=](A v, A& out) { out = share(v) * inverse; }, from, y + r * C);
   });
 }
 
-// dx = factor (dy - sum(dy y)), factor(r, y)
-template <typename T, typename Factor>
-void row_gradients(Context& ctx, const T* y, const T* dy, T* dx, int64_t R, int64_t C,
-                   const Factor& factor) {
+// dx = f (dy - sum(dy y)), f = 1 / s of the row, or y without sums
+template <typename T>
+void row_gradients(Context& ctx, const T* y, const Accumulator<T>* sums, const T* dy, T* dx,
+                   int64_t R, int64_t C) {
   using A = Accumulator<T>;
-  for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
+  for_each_wide_row(ctx, R, C, are_aligned(y, dy, dx), [=] __device__(auto row, int64_t r) {
     const T *out = y + r * C, *dout = dy + r * C;
-    const A along = row_sum<A>(team, C, [&](int64_t c) { return A(out[c]) * A(dout[c]); });
-    for (int64_t c = team.rank(); c < C; c += team.kThreads)
-      dx[r * C + c] = T(factor(r, A(out[c])) * (A(dout[c]) - along));
+    const bool summed = sums != nullptr;
+    const A inverse = summed ? reciprocal_or_zero(sums[r]) : A(0);
+    const A along = row.total([](A v, A dv) { return v * dv; }, out, dout);
+    row.each([=](A v, A dv, A& grad) { grad = (summed ? inverse : v) * (dv - along); }, out, dout,
+             dx + r * C);
   });
 }
 
 // dx = y (dy - sum(dy y))
 template <typename T>
 void softmax_backward(Context& ctx, const T* y, const T* dy, T* dx, int64_t R, int64_t C) {
-  using A = Accumulator<T>;
-  row_gradients(ctx, y, dy, dx, R, C, [=] __device__(int64_t, A out) { return out; });
+  row_gradients<T>(ctx, y, nullptr, dy, dx, R, C);
 }
 
 // y = x / s, s = sum of the row; 0 if s is exactly 0.
 template <typename T>
 void normalize(Context& ctx, const T* x, T* y, Accumulator<T>* sums, int64_t R, int64_t C) {
   using A = Accumulator<T>;
-  for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
-    const A sum = row_sum<A>(team, C, [&](int64_t c) { return A(x[r * C + c]); });
-    if (team.rank() == 0) sums[r] = sum;
+  for_each_wide_row(ctx, R, C, are_aligned(x, y), [=] __device__(auto row, int64_t r) {
+    const A sum = row.total([](A v) { return v; }, x + r * C);
+    if (row.leads()) sums[r] = sum;
     const A inverse = reciprocal_or_zero(sum);
-    for (int64_t c = team.rank(); c < C; c += team.kThreads)
-      y[r * C + c] = T(A(x[r * C + c]) * inverse);
+    row.each([=](A v, A& out) { out = v * inverse; }, x + r * C, y + r * C);
   });
 }
 
@@ -119,9 +120,7 @@ void normalize(Context& ctx, const T* x, T* y, Accumulator<T>* sums, int64_t R, 
 template <typename T>
 void normalize_backward(Context& ctx, const T* y, const Accumulator<T>* sums, const T* dy, T* dx,
                         int64_t R, int64_t C) {
-  using A = Accumulator<T>;
-  row_gradients(ctx, y, dy, dx, R, C,
-                [=] __device__(int64_t r, A) { return reciprocal_or_zero(sums[r]); });
+  row_gradients(ctx, y, sums, dy, dx, R, C);
 }
 
 LINEA_KERNEL_TABLE(NormalizationKernels, .layer_norm = layer_norm<T>,

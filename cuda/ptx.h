@@ -57,16 +57,20 @@ __device__ __forceinline__ uint32_t to_tf32(float x) {
 #endif
 }
 
-// 2^x with an error below 2^-22, 0 where that is below the smallest normal float.
-__device__ __forceinline__ float exp2_approx(float x) {
+// 2^x and 1 / x with errors below 2^-22, 0 where that is below the smallest normal float.
 #ifdef LINEA_CUDA_EMULATED
-  return exp2f(x);
+__device__ __forceinline__ float exp2_approx(float x) { return exp2f(x); }
+__device__ __forceinline__ float reciprocal_approx(float x) { return 1.0f / x; }
 #else
-  float y = 0;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#endif
+__device__ __forceinline__ float exp2_approx(float x) {
+  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
 }
+__device__ __forceinline__ float reciprocal_approx(float x) {
+  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+}
+#endif
 
 // threadIdx.x, read anew at each call: a loop keeps nothing in registers that depends on it.
 __device__ __forceinline__ uint32_t thread_read_anew() {

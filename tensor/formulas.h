@@ -96,20 +96,6 @@ struct Relu {
   LINEA_HOST_DEVICE static T grad(T x) { return x > T(0) ? T(1) : T(0); }
 };
 
-// gelu(x) = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the logistic function: the tanh form of
-// Hendrycks & Gimpel 2016, section 2.
-template <typename T>
-struct Gelu {
-  LINEA_HOST_DEVICE static T gate(T x) {
-    return T(1) / (T(1) + exp_of(T(-1.5957691216057308) * (x + T(0.044715) * x * x * x)));
-  }
-  LINEA_HOST_DEVICE static T value(T x) { return x * gate(x); }
-  LINEA_HOST_DEVICE static T grad(T x) { return derivative_at(x, gate(x)); }
-  LINEA_HOST_DEVICE static T derivative_at(T x, T s) {
-    return s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(3 * 0.044715) * x * x);
-  }
-};
-
 template <typename T>
 struct Sigmoid {
   LINEA_HOST_DEVICE static T value(T x) { return T(1) / (T(1) + exp_of(-x)); }
@@ -117,20 +103,38 @@ struct Sigmoid {
   LINEA_HOST_DEVICE static T grad(T x) { return value(x) * value(-x); }
 };
 
+// gelu(x) = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the logistic function as S computes it: the
+// tanh form of Hendrycks & Gimpel 2016, section 2.
+template <typename T, typename S>
+struct GeluBy {
+  LINEA_HOST_DEVICE static T gate(T x) {
+    return S::value(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
+  }
+  LINEA_HOST_DEVICE static T value(T x) { return x * gate(x); }
+  LINEA_HOST_DEVICE static T grad(T x) { return derivative_at(x, gate(x)); }
+  LINEA_HOST_DEVICE static T derivative_at(T x, T s) {
+    return s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(3 * 0.044715) * x * x);
+  }
+};
+template <typename T>
+struct Gelu : GeluBy<T, Sigmoid<T>> {};
+
 template <typename T>
 struct Softplus {
   LINEA_HOST_DEVICE static T value(T x) { return softplus(x); }
   LINEA_HOST_DEVICE static T grad(T x) { return Sigmoid<T>::value(x); }
 };
 
-// silu(x) = x s(x), s the logistic function; from s(x).   (Elfwing 2018)
-template <typename T>
-struct Silu {
-  LINEA_HOST_DEVICE static T value(T x) { return value_at(x, Sigmoid<T>::value(x)); }
-  LINEA_HOST_DEVICE static T grad(T x) { return derivative_at(x, Sigmoid<T>::value(x)); }
+// silu(x) = x s(x), s the logistic function as S computes it; from s(x).   (Elfwing 2018)
+template <typename T, typename S>
+struct SiluBy {
+  LINEA_HOST_DEVICE static T value(T x) { return value_at(x, S::value(x)); }
+  LINEA_HOST_DEVICE static T grad(T x) { return derivative_at(x, S::value(x)); }
   LINEA_HOST_DEVICE static T value_at(T x, T s) { return x * s; }
   LINEA_HOST_DEVICE static T derivative_at(T x, T s) { return s + x * s * (T(1) - s); }
 };
+template <typename T>
+struct Silu : SiluBy<T, Sigmoid<T>> {};
 
 // The smallest number that is divided by: a reciprocal times a gradient up to 1000 is finite.
 template <typename T>

@@ -9,7 +9,7 @@ import sys
 
 # Kernels in the inner loops of training and sampling. Double kernels serve gradient checks: their speed does not count.
 HOT = ["read_chunk", "sum_chunk", "query_gradient", "key_gradient", "value_gradient", "softmax", "layer_norm",
-       "cross_entropy", "adam", "each_kernel", "RecurrentStep", "sum_squares", "embedding", "attend<", "attend_tiles", "gradient_of_",
+       "cross_entropy", "adam", "each_kernel", "elements_kernel", "gated_norm", "RecurrentStep", "sum_squares", "embedding", "attend<", "attend_tiles", "gradient_of_",
        "sort_kernel", "column_slices", "write_chunks", "go_back", "row_gradients", "head_products_kernel", "code_gradient",
        "sample_kernel", "CastSpan", "_walk<"]
 MAX_SPILLED = 16  # bytes: less than a thousandth of a kernel's time

@@ -32,7 +32,16 @@ BOUNDS = {
     "each_kernel<Convolved<(Of)1, BFloat16, 4, 8> >": (120, 128),
     "each_kernel<Convolved<(Of)0, BFloat16, 6, 8> >": (200, 128),
     "each_kernel<Convolved<(Of)1, BFloat16, 6, 8> >": (200, 128),
-    "each_team_kernel<WarpTeam, RecurrentStep<BFloat16, 1, false> >": (2700, 128),
+    "each_team_kernel<WarpTeam, RecurrentStep<BFloat16, 8, true> >": (1050, 128),
+    # 256 elements a warp: a row, or as many shorter rows as that. Loops hold the branches with and without a bias, weights or a
+    # group of eight.
+    "wide_rows_kernel<WideRow<LanesTeam, 8>, layer_norm<BFloat16>>": (320, 64),
+    "wide_rows_kernel<WideRow<LanesTeam, 8>, layer_norm_backward<BFloat16>>": (290, 64),
+    "wide_rows_kernel<WideRow<LanesTeam, 8>, gated_norm<BFloat16>>": (345, 64),
+    "wide_rows_kernel<WideRow<LanesTeam, 8>, gated_norm_backward<BFloat16>>": (600, 64),
+    "wide_rows_kernel<WideRow<LanesTeam, 8>, softmax<BFloat16>>": (290, 64),
+    "elements_kernel<ValueOf<float, GeluBy<float, SigmoidFor<BFloat16> > >, BFloat16 const, BFloat16>": (140, 64),
+    "elements_kernel<gelu_recompute<BFloat16>, BFloat16 const, BFloat16 const, BFloat16, BFloat16>": (240, 64),
 }
 MAX_CODE = 128 * 1024  # bytes, of any kernel: the instruction cache of an SM
 BRANCH = re.compile(r"^(?:@!?U?P\w+ )?BRA(?:\.\w+)*\s.*?(0x[0-9a-f]+)")
@@ -77,8 +86,10 @@ def without_parameters(text):
 
 
 def demangled(names):
+    """Short names: f<T> for a kernel's template argument that is a lambda of the function f<T>."""
     texts = subprocess.run(["c++filt"], input="\n".join(names), text=True, check=True, capture_output=True).stdout
     short = [re.sub(r"\(anonymous namespace\)::|linea::cuda::|linea::|^void ", "", text) for text in texts.splitlines()]
+    short = [re.sub(r"\([^()]*\)::\{lambda\([^()]*\)#\d+\}", "", text) for text in short]
     return dict(zip(names, [without_parameters(text) for text in short]))
 
 

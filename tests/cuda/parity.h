@@ -58,6 +58,13 @@ Tensor unset(const Shape& shape) {
   return Tensor(shape, dtype_of(T{}));
 }
 
+// Elements by which the inputs and the outputs of a kernel begin after an address aligned to 16 bytes.
+// Between loops, the outermost: each third call then meets all of them (left_out()).
+struct Shift {
+  int64_t in, out;
+};
+inline constexpr Shift kShifts[] = {{0, 0}, {1, 0}, {0, 1}};
+
 template <typename T>
 const Kernels<T>& table() {
   return kernels<T>(context().device);

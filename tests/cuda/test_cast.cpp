@@ -26,6 +26,24 @@ TEST(CudaCast, ManyAtOnce) {
   EXPECT_TRUE(ops::cast_all({}, DType::bf16).empty());
 }
 
+// One array is not aligned to 16 bytes, and the other may be copied by groups of eight.
+TEST(CudaCast, UnalignedArrays) {
+  for (const Shift shift : kShifts)
+    expect_close<float, float>(
+        [&](auto) {
+          const int64_t n = 4096 + 37;
+          const Tensor x = input<float>({n + shift.in}, 1), y = input<BFloat16>({n + shift.out}, 2),
+                       back = input<float>({n + shift.in}, 3);
+          const CastSpan<float, BFloat16> narrow{x.data<float>() + shift.in,
+                                                 y.data<BFloat16>() + shift.out, n};
+          const CastSpan<BFloat16, float> widen{narrow.to, back.data<float>() + shift.in, n};
+          table<float>().narrow(context(), &narrow, 1);
+          table<float>().widen(context(), &widen, 1);
+          return std::vector<Tensor>{y, back};
+        },
+        0);
+}
+
 // w enters once, by two casts, and by a cast and as it is: gradients of bf16 are added as floats. 1
 // + 2^-10 is no bf16.
 TEST(CudaCast, GradientsOfParametersAreFloats) {

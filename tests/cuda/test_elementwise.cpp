@@ -6,18 +6,26 @@ namespace {
 
 constexpr int64_t kCount = 1237;
 
+// With elements left of groups of eight, without, and fewer than a group.
+const int64_t kCounts[] = {kCount, 5, 4096, 8};
+
 TEST(CudaElementwise, SumsAndProducts) {
-  expect_parity([](auto t) {
-    using T = decltype(t);
-    const Shape shape{kCount};
-    const Tensor a = input<T>(shape, 1), b = input<T>(shape, 2), into = input<T>(shape, 3);
-    const Tensor sum(shape, a.dtype()), product(shape, a.dtype()), scaled(shape, a.dtype());
-    table<T>().add(context(), a.data<T>(), b.data<T>(), sum.data<T>(), kCount);
-    table<T>().multiply(context(), a.data<T>(), b.data<T>(), product.data<T>(), kCount);
-    table<T>().scale(context(), a.data<T>(), -0.7, scaled.data<T>(), kCount);
-    table<T>().add(context(), into.data<T>(), a.data<T>(), into.data<T>(), kCount);
-    return std::vector<Tensor>{sum, product, scaled, into};
-  });
+  for (const Shift shift : kShifts)
+    for (const int64_t n : kCounts)
+      expect_parity([&](auto t) {
+        using T = decltype(t);
+        const Tensor x = input<T>({n + shift.in}, 1), b = input<T>({n}, 2), into = input<T>({n}, 3);
+        const Shape results{n + shift.out};
+        const Tensor sum = input<T>(results, 4), product = input<T>(results, 5),
+                     scaled = input<T>(results, 6), same = input<T>(results, 7);
+        const T* const a = x.data<T>() + shift.in;
+        table<T>().add(context(), a, b.data<T>(), sum.data<T>() + shift.out, n);
+        table<T>().multiply(context(), a, b.data<T>(), product.data<T>() + shift.out, n);
+        table<T>().scale(context(), a, -0.7, scaled.data<T>() + shift.out, n);
+        table<T>().fill(context(), same.data<T>() + shift.out, 0.3, n);
+        table<T>().add(context(), into.data<T>(), a, into.data<T>(), n);
+        return std::vector<Tensor>{sum, product, scaled, same, into};
+      });
 }
 
 template <typename T>
@@ -54,13 +62,16 @@ TEST(CudaElementwise, LogsOfGates) {
 }
 
 TEST(CudaElementwise, GeluRecompute) {
-  expect_parity([](auto t) {
-    using T = decltype(t);
-    const Shape shape{kCount};
-    const Tensor u = input<T>(shape, 1, 2.0), dh = input<T>(shape, 2), h(shape, u.dtype());
-    table<T>().gelu_recompute(context(), u.data<T>(), h.data<T>(), dh.data<T>(), kCount);
-    return std::vector<Tensor>{h, dh};
-  });
+  for (const Shift shift : kShifts)
+    for (const int64_t n : kCounts)
+      expect_parity([&](auto t) {
+        using T = decltype(t);
+        const Tensor u = input<T>({n + shift.in}, 1, 2.0), dh = input<T>({n}, 2),
+                     h = input<T>({n + shift.out}, 3);
+        table<T>().gelu_recompute(context(), u.data<T>() + shift.in, h.data<T>() + shift.out,
+                                  dh.data<T>(), n);
+        return std::vector<Tensor>{h, dh};
+      });
 }
 
 TEST(CudaElementwise, DropoutKeepsTheSameElements) {

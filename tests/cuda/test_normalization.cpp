@@ -7,31 +7,35 @@ namespace {
 struct NormSize {
   int64_t rows, columns;
 };
-// Rows of a warp and of a block, aligned to 16 bytes, one row, and none.
-const NormSize kNormSizes[] = {{1, 1}, {70, 264}, {300, 33}, {9, 1025}, {37, 5}, {1, 3000}, {0, 4}};
+// Rows of a few lanes, of a warp and of a block, by eight elements and by one; one row, and none.
+const NormSize kNormSizes[] = {{1, 1},   {37, 5},   {70, 264}, {70, 64},  {300, 33}, {9, 24},
+                               {5, 512}, {9, 1025}, {1, 3000}, {3, 2056}, {0, 4},    {3, 0}};
 
 TEST(CudaNormalization, LayerNormAndItsBackward) {
-  for (const auto [R, C] : kNormSizes)
-    for (const bool with_bias : {false, true})
-      expect_parity(
-          [&, R = R, C = C](auto t) {
-            using T = decltype(t);
-            using A = Accumulator<T>;
-            const Tensor x = input<T>({R, C}, 1, 2.0), weight = input<T>({C}, 2),
-                         bias = input<T>({C}, 3);
-            const Tensor dy = input<T>({R, C}, 4), y = unset<T>({R, C}), dx = unset<T>({R, C});
-            const Tensor dweight = unset<T>({C}), dbias = Tensor::zeros({C}, dtype_of(T{}));
-            const Tensor mean = unset<A>({R}), scale = unset<A>({R});
-            table<T>().layer_norm(context(), x.data<T>(), weight.data<T>(),
-                                  with_bias ? bias.data<T>() : nullptr, y.data<T>(), mean.data<A>(),
-                                  scale.data<A>(), R, C);
-            table<T>().layer_norm_backward(context(), x.data<T>(), weight.data<T>(), mean.data<A>(),
-                                           scale.data<A>(), dy.data<T>(), dx.data<T>(),
-                                           dweight.data<T>(), with_bias ? dbias.data<T>() : nullptr,
-                                           R, C);
-            return std::vector<Tensor>{y, mean, scale, dx, dweight, dbias};
-          },
-          {1e-4, 1e-12, 1e-2});  // a mean of both signs is small next to what was summed
+  for (const Shift shift : kShifts)
+    for (const auto [R, C] : kNormSizes)
+      for (const bool with_bias : {false, true})
+        expect_parity(
+            [&, R = R, C = C](auto t) {
+              using T = decltype(t);
+              using A = Accumulator<T>;
+              const int64_t n = R * C;
+              const Tensor x = input<T>({n + shift.in}, 1, 2.0), weight = input<T>({C}, 2),
+                           bias = input<T>({C + shift.in}, 3), dy = input<T>({n + shift.in}, 4);
+              const Tensor y = input<T>({n + shift.out}, 5), dx = input<T>({n + shift.out}, 6);
+              const Tensor dweight = unset<T>({C}), dbias = Tensor::zeros({C}, dtype_of(T{}));
+              const Tensor mean = unset<A>({R}), scale = unset<A>({R});
+              const T* const from = x.data<T>() + shift.in;
+              table<T>().layer_norm(context(), from, weight.data<T>(),
+                                    with_bias ? bias.data<T>() + shift.in : nullptr,
+                                    y.data<T>() + shift.out, mean.data<A>(), scale.data<A>(), R, C);
+              table<T>().layer_norm_backward(context(), from, weight.data<T>(), mean.data<A>(),
+                                             scale.data<A>(), dy.data<T>() + shift.in,
+                                             dx.data<T>() + shift.out, dweight.data<T>(),
+                                             with_bias ? dbias.data<T>() : nullptr, R, C);
+              return std::vector<Tensor>{y, mean, scale, dx, dweight, dbias};
+            },
+            {1e-4, 1e-12, 1e-2});  // a mean of both signs is small next to what was summed
 }
 
 // Far from 0 the variance is not what is left of two large squares.
@@ -72,29 +76,34 @@ TEST(CudaNormalization, GradientsOfWeightsAreTheSameBitsEachTime) {
 
 // Row 0 sees nothing, row 1 sees one element, row 2 holds NaN, row 3 large numbers.
 template <typename T>
-Tensor odd_rows(int64_t R, int64_t C) {
-  const Tensor x = input<T>({R, C}, 1, 3.0);
+Tensor odd_rows(int64_t R, int64_t C, int64_t shift) {
+  const Tensor x = input<T>({R * C + shift}, 1, 3.0);
   std::vector<T> values = x.to_vector<T>();
+  T* const rows = values.data() + shift;
   for (int64_t c = 0; c < C && R > 3; ++c) {
-    values[c] = T(-INFINITY);
-    if (c != C / 2) values[C + c] = T(-INFINITY);
-    if (c == C / 3) values[2 * C + c] = T(NAN);
-    values[3 * C + c] = T(static_cast<float>(values[3 * C + c]) * 4096.0f);
+    rows[c] = T(-INFINITY);
+    if (c != C / 2) rows[C + c] = T(-INFINITY);
+    if (c == C / 3) rows[2 * C + c] = T(NAN);
+    rows[3 * C + c] = T(static_cast<float>(rows[3 * C + c]) * 4096.0f);
   }
-  return Tensor::from(values, {R, C});
+  return Tensor::from(values, x.shape());
 }
 
 TEST(CudaNormalization, SoftmaxAndItsBackward) {
-  for (const auto [R, C] : kNormSizes)
-    expect_parity(
-        [R = R, C = C](auto t) {
-          using T = decltype(t);
-          const Tensor x = odd_rows<T>(R, C), dy = input<T>({R, C}, 2), dx = unset<T>({R, C});
-          table<T>().softmax(context(), x.data<T>(), x.data<T>(), R, C);
-          table<T>().softmax_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), R, C);
-          return std::vector<Tensor>{x, dx};
-        },
-        {1e-5, 1e-12, 2e-2});  // the backward's y has been rounded too
+  for (const Shift shift : kShifts)
+    for (const auto [R, C] : kNormSizes)
+      expect_parity(
+          [shift, R = R, C = C](auto t) {
+            using T = decltype(t);
+            const Tensor x = odd_rows<T>(R, C, shift.in), dy = input<T>({R, C}, 2),
+                         dx = input<T>({R * C + shift.out}, 3);
+            T* const rows = x.data<T>() + shift.in;
+            table<T>().softmax(context(), rows, rows, R, C);
+            table<T>().softmax_backward(context(), rows, dy.data<T>(), dx.data<T>() + shift.out, R,
+                                        C);
+            return std::vector<Tensor>{x, dx};
+          },
+          {1e-5, 1e-12, 2e-2});  // the backward's y has been rounded too
 }
 
 // A row of zeros has the sum 0, and no gradient.
