@@ -154,8 +154,10 @@ struct HeadRows {
   int64_t heads = 1, first_bh = 0;
   LINEA_HOST_DEVICE T* at(int64_t bh, int64_t i) const {
     if (data == nullptr) return nullptr;
-    const int64_t index = first_bh + bh;
-    return data + index / heads * batch + index % heads * head + i * row;
+    // 32 bits: a division of 64 takes many instructions of a GPU.
+    const auto index = static_cast<uint32_t>(first_bh + bh),
+               of_batch = static_cast<uint32_t>(heads);
+    return data + index / of_batch * batch + index % of_batch * head + i * row;
   }
   template <std::same_as<const T> U>
   operator HeadRows<U>() const {
@@ -216,12 +218,12 @@ struct ChunkState {
   A *state, *key_sum, *scale;
 };
 
-// Keys [BH,capacity,F] and values [BH,capacity,M] not yet added to a state of plain sums;
-// count[bh] < capacity of them are pending, and the update that would fill the buffer adds all of
-// them to the state. capacity 0: updates are not delayed. With bf16 keys the state [BH,F,M] may
-// be stored as split bf16 (cuda/split_float.h), of which a step that does not write it reads only
-// the high part; M is then a multiple of kWideRows.
-inline constexpr int64_t kMaxPending = 8, kWideRows = 4;
+// Features of keys [BH,capacity,F] and values [BH,capacity,M] not yet added to a state of plain
+// sums; count[bh] < capacity of them are pending, and the update that would fill the buffer adds all
+// of them to the state. capacity 0: updates are not delayed. With bf16 keys the state [BH,F,M] may be
+// stored as split bf16 (cuda/split_float.h), of which a step that does not write it reads only the
+// high part; M is then a multiple of kWideRows.
+inline constexpr int64_t kMaxPending = 8, kWideRows = 8;
 template <typename T>
 struct PendingUpdates {
   T *keys = nullptr, *values = nullptr;

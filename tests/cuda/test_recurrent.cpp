@@ -89,7 +89,7 @@ TEST(CudaRecurrent, Values) {
 TEST(CudaRecurrent, SplitBf16StatesLoseNothing) {
   const On device(kCuda);
   using T = BFloat16;
-  const int64_t F = 4, M = 4;
+  const int64_t F = 4, M = 8;
   constexpr double kTerm = 129.0 / 16384;  // eight digits, of which sums soon have more
   const auto ones = [](int64_t n) { return Tensor::full({1, n}, DType::bf16, 1.0); };
   const Tensor q = ones(F), k = Tensor::full({1, F}, DType::bf16, kTerm), v = ones(M),
@@ -113,7 +113,7 @@ TEST(CudaRecurrent, SplitBf16StatesLoseNothing) {
 struct StepSize {
   int64_t features, values;
 };
-const StepSize kStepSizes[] = {{37, 33}, {8, 64}, {300, 68}};
+const StepSize kStepSizes[] = {{37, 33}, {8, 64}, {300, 72}, {300, 68}};
 
 TEST(CudaRecurrent, WeightsAndDecays) {
   for (const auto [F, M] : kStepSizes)
