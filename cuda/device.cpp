@@ -1,7 +1,9 @@
 #include "cuda/device.h"
 
+#include <cstdio>
 #include <memory>
 #include <mutex>
+#include <sstream>
 
 #include "base/error.h"
 #include "cuda/staging.h"
@@ -27,6 +29,19 @@ Machine& machine() {
   return *instance;
 }
 
+#ifndef LINEA_CUDA_ARCHITECTURES  // the emulator's
+#define LINEA_CUDA_ARCHITECTURES "80-real,90-real,90-virtual"
+#endif
+
+// Whether this build holds code for devices of this compute capability, or the driver compiles PTX.
+bool has_code_for(int major) {
+  std::istringstream list(LINEA_CUDA_ARCHITECTURES);
+  for (std::string entry; std::getline(list, entry, ',');)
+    if (entry.find("-virtual") == std::string::npos && std::atoi(entry.c_str()) / 10 == major)
+      return true;
+  return false;
+}
+
 void start_device(Machine& m, int device) {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
@@ -44,12 +59,20 @@ void start_device(Machine& m, int device) {
     check_cuda(cudaDeviceGetAttribute(&value, which, device), "querying the device");
     return value;
   };
-  const int major = attribute(cudaDevAttrComputeCapabilityMajor);
+  const int major = attribute(cudaDevAttrComputeCapabilityMajor),
+            minor = attribute(cudaDevAttrComputeCapabilityMinor);
   require(
       major >= 8,
       "`device` is 'cuda:{}', of compute capability {}.{}: kernels need 8.0 or more, as an A100 "
       "has; use another device, or leave `device` out",
-      device, major, attribute(cudaDevAttrComputeCapabilityMinor));
+      device, major, minor);
+  if (!has_code_for(major))
+    std::fprintf(
+        stderr,
+        "linea: cuda:%d has compute capability %d.%d, for which this build has no code: the "
+        "driver compiles the kernels at their first use, once, which takes minutes; a build "
+        "with -DLINEA_CUDA_ARCHITECTURES=%d%d-real starts at once\n",
+        device, major, minor, major, minor);
   require(
       attribute(cudaDevAttrMemoryPoolsSupported) != 0,
       "`device` is 'cuda:{}', whose driver has no memory pools: install one of CUDA 12 or later, "

@@ -34,6 +34,13 @@ TEST(CudaDeviceDeathTest, DevicesThatCannotBeUsedAreRefused) {
               testing::ExitedWithCode(2), "has 2 CUDA devices, the first being cuda:0");
 }
 
+TEST(CudaDeviceDeathTest, ADeviceWithoutCodeSaysThatItsDriverCompiles) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(start_on("LINEA_EMULATOR_CAPABILITY", "120"), testing::ExitedWithCode(0),
+              "cuda:0 has compute capability 12.0, .*LINEA_CUDA_ARCHITECTURES=120-real");
+  EXPECT_EXIT(start_on("LINEA_EMULATOR_CAPABILITY", "89"), testing::ExitedWithCode(0), "^$");
+}
+
 // What other tensors left free is the driver's, before memory is said to be out.
 TEST(CudaMemory, TakesWhatOthersHaveReleased) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
