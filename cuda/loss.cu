@@ -115,9 +115,7 @@ template <typename T>
 void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int64_t V) {
   using A = Accumulator<T>;
   for_each_row(ctx, R, [=] __device__(int64_t r) {
-    const Mixture<A>& mixture = block_mixture(mixtures + r * 3 * K, V);
-    for (int64_t s = threadIdx.x; s < V; s += kBlockThreads)
-      scores[r * V + s] = T(mixture.log_p(s));
+    each_level(mixtures + r * 3 * K, V, [&](int64_t s, A log_p) { scores[r * V + s] = T(log_p); });
   });
 }
 

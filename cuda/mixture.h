@@ -34,39 +34,44 @@ __device__ Logistic<Accumulator<T>> logistic_of(const T* row, int k, int64_t V) 
   return Logistic<A>::of(A(row[kMixed + k]), A(row[2 * kMixed + k]), static_cast<A>(V - 1));
 }
 
-template <typename A>
-struct Mixture {
-  Logistic<A> parts[kMixed];
-  A log_share[kMixed];
-
-  __device__ A log_p(int64_t level) const {
-    A log_p[kMixed];
-    const A last = parts[0].last;
-#pragma unroll
-    for (int k = 0; k < kMixed; ++k) {
-      Logistic<A> part = parts[k];
-      part.last = last;  // in one register, so that all parts divide by it once
-      log_p[k] = log_share[k] + part.log_mass(static_cast<A>(level));
-    }
-    return log_sum_exp(log_p);
-  }
-};
-
-// A row's mixture in shared memory, valid until the block's next call. All threads of the block
-// call it.
-template <typename T>
-__device__ const Mixture<Accumulator<T>>& block_mixture(const T* row, int64_t V) {
-  __shared__ Mixture<Accumulator<T>> mixture;
-  __syncthreads();
-  if (threadIdx.x < kMixed) {
-    const int k = static_cast<int>(threadIdx.x);
+// Calls body(s, log P(s)) for every level s < V of a row's mixture, in one thread each. All threads of
+// the block call it. The bins of neighboring levels share an edge, of which a thread computes what takes
+// most.
+template <typename T, typename Body>
+__device__ void each_level(const T* row, int64_t V, const Body& body) {
+  using A = Accumulator<T>;
+  __shared__ Logistic<A> parts[kMixed];
+  __shared__ A log_share[kMixed], tail[kMixed][kBlockThreads + 1];
+  const int own = static_cast<int>(threadIdx.x);
+  if (own < kMixed) {
     // Assigned first: the race checker does not see a store of a returned value.
-    const Logistic<Accumulator<T>> own = logistic_of(row, k, V);
-    mixture.parts[k] = own;
-    mixture.log_share[k] = Accumulator<T>(row[k]) - log_whole(row);
+    const Logistic<A> part = logistic_of(row, own, V);
+    parts[own] = part;
+    log_share[own] = A(row[own]) - log_whole(row);
   }
   __syncthreads();
-  return mixture;
+  const A last = parts[0].last;  // in one register, so that all parts divide by it once
+  const auto part_at = [&](int k) {
+    Logistic<A> part = parts[k];
+    part.last = last;
+    return part;
+  };
+  for (int64_t first = 0; first < V; first += kBlockThreads) {
+    for (int i = own; i <= kBlockThreads; i += kBlockThreads)
+#pragma unroll
+      for (int k = 0; k < kMixed; ++k)
+        tail[k][i] = softplus_tail(part_at(k).a(static_cast<A>(first + i)));
+    __syncthreads();
+    if (const int64_t level = first + own; level < V) {
+      A log_p[kMixed];
+#pragma unroll
+      for (int k = 0; k < kMixed; ++k)
+        log_p[k] = log_share[k] +
+                   part_at(k).log_mass(static_cast<A>(level), tail[k][own], tail[k][own + 1]);
+      body(level, log_sum_exp(log_p));
+    }
+    __syncthreads();  // the next levels, or the next call, reuse tail
+  }
 }
 
 }  // namespace linea::cuda

@@ -125,9 +125,8 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
   for (int64_t r = blockIdx.x; r < to.rows; r += gridDim.x) {
     const T* const row = outputs + r * width;
     if constexpr (kKind == OutputKind::logistics) {
-      const Mixture<Accumulator<T>>& mixture = block_mixture(row, V);
-      for (int64_t v = threadIdx.x; v < V; v += kBlockThreads)
-        weights[v] = static_cast<double>(mixture.log_p(v));
+      each_level(row, V,
+                 [&](int64_t v, Accumulator<T> log_p) { weights[v] = static_cast<double>(log_p); });
     } else {
       for (int64_t v = threadIdx.x; v < V; v += kBlockThreads)
         weights[v] = static_cast<double>(Accumulator<T>(row[v]));

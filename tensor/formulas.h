@@ -83,10 +83,14 @@ LINEA_HOST_DEVICE inline float log1p_of(float t) {
 }
 LINEA_HOST_DEVICE inline double log1p_of(double t) { return std::log1p(t); }
 
-// log(1 + e^x)
+// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), whose second term is that of -x, too.
+template <typename T>
+LINEA_HOST_DEVICE inline T softplus_tail(T x) {
+  return log1p_of(exp_of(x > T(0) ? -x : x));
+}
 template <typename T>
 LINEA_HOST_DEVICE inline T softplus(T x) {
-  return (x > T(0) ? x : T(0)) + log1p_of(exp_of(x > T(0) ? -x : x));
+  return (x > T(0) ? x : T(0)) + softplus_tail(x);
 }
 
 // Elementwise functions and their derivatives: those of Pointwise.
@@ -235,7 +239,12 @@ struct Logistic {
   LINEA_HOST_DEVICE T b(T s) const { return ((T(2) * s + T(1)) / last - T(1) - mean) * rate; }
 
   LINEA_HOST_DEVICE T log_mass(T s) const {
-    const T below = s > T(0) ? softplus(a(s)) : T(0), above = s < last ? softplus(-b(s)) : T(0);
+    return log_mass(s, softplus_tail(a(s)), softplus_tail(b(s)));
+  }
+  // From the softplus_tail() of a and b; b(s) is a(s + 1), to the bit.
+  LINEA_HOST_DEVICE T log_mass(T s, T tail_of_a, T tail_of_b) const {
+    const T below = s > T(0) ? Relu<T>::value(a(s)) + tail_of_a : T(0),
+            above = s < last ? Relu<T>::value(-b(s)) + tail_of_b : T(0);
     const T inside = s > T(0) && s < last ? log_inside : T(0);
     return inside - below - above;
   }
