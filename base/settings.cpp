@@ -5,6 +5,8 @@
 #include <cmath>
 #include <type_traits>
 
+#include "base/system.h"
+
 namespace linea {
 namespace {
 
@@ -77,12 +79,17 @@ template <typename T>
 T parse_number(const std::string& key, const std::string& text) {
   constexpr bool kWhole = std::is_integral_v<T>;
   T value{};
-  const char* first = text.data() + (text.size() > 1 && text[0] == '+' ? 1 : 0);
-  const auto [end, problem] = std::from_chars(first, text.data() + text.size(), value);
-  if (end != text.data() + text.size() || problem == std::errc::invalid_argument)
+  const char *const first = text.data() + (text.size() > 1 && text[0] == '+' ? 1 : 0),
+                    *const last = text.data() + text.size();
+  std::from_chars_result read{};
+  if constexpr (kWhole)
+    read = std::from_chars(first, last, value);
+  else
+    read = read_double(first, last, value);
+  if (read.ptr != last || read.ec == std::errc::invalid_argument)
     refuse(key, fmt::format("'{}'", text),
            kWhole ? "it must be a whole number" : "it must be a number");
-  if (problem == std::errc::result_out_of_range)
+  if (read.ec == std::errc::result_out_of_range)
     refuse(key, text,
            kWhole ? "it must be at least -2^63 and below 2^63"
                   : "it must be 0, or of a size from 1e-307 to 1e308");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <set>
 
 #include "autograd/gradcheck.h"
@@ -87,14 +86,6 @@ double extra_bytes(const std::function<void()>& work) {
   device_allocator().reset_peak();
   work();
   return static_cast<double>(device_allocator().use().peak - before);
-}
-
-double peak_rss_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.rfind("VmHWM:", 0) == 0) return 1024 * std::stod(line.substr(6));
-  fail(ErrorKind::input,
-       "/proc/self/status has no VmHWM: this system does not report the memory of a process");
 }
 
 Machine measure_machine(double seconds, const std::string& dtype) {

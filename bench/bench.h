@@ -15,8 +15,6 @@ namespace linea::bench {
 double median_seconds(double seconds, const std::function<void()>& work);
 // Bytes in tensors at the peak of `work` beyond those held before it.
 double extra_bytes(const std::function<void()>& work);
-// The most memory that this process has held, as the system counts it.
-double peak_rss_bytes();
 
 // The machine that a bench describes first.
 struct Machine {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "autograd/profile.h"
+#include "base/system.h"
 #include "bench/bench.h"
 #include "bench/commands.h"
 #include "bench/random_tokens.h"
@@ -112,7 +113,8 @@ std::vector<double> recorded_times(Model& model, Optimizer& optimizer, WeightAve
 
 Trained train(const ModelConfig& config, const TrainBench& options) {
   Trained result;
-  const double rss = peak_rss_bytes(), empty = held();
+  const size_t rss = peak_resident_bytes();
+  const double empty = held();
   const std::unique_ptr<Model> owned = make_model(config);
   Model& model = *owned;
   result.bytes.parameters = held() - empty;
@@ -148,7 +150,7 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
   Bytes& bytes = result.bytes;
   bytes.peak = static_cast<double>(device_allocator().use().peak) - empty;
   bytes.workspace = std::max(0.0, bytes.peak - bytes.sum());
-  result.rss = peak_rss_bytes() - rss;
+  result.rss = static_cast<double>(peak_resident_bytes() - rss);
   const auto all = [](const OpTimes& op) { return op.times.forward + op.times.backward; };
   std::sort(result.ops.begin(), result.ops.end(),
             [&](const auto& a, const auto& b) { return all(a) > all(b); });

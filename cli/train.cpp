@@ -1,10 +1,10 @@
 // linea train: starts a run from settings or resumes one.
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/system.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/setting_flags.h"
@@ -89,17 +89,9 @@ void show_next(const Task& task, const std::string& run, TerminalProgress& progr
                             shell_quote(run), images ? " --out grid.png" : ""));
 }
 
-// The words of the command line.
-std::vector<std::string> command_words() {
-  std::vector<std::string> words;
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  return words;
-}
-
 // Without it training continues.
 void record_this_command(const std::string& run, TerminalProgress& progress) try {
-  record_command(run, command_words());
+  record_command(run, command_line());
 } catch (const Error& error) {
   progress.note(fmt::format("the command is not recorded: {}", error.what()));
 }

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <system_error>
 
+#include "base/system.h"
+
 namespace linea::disk {
 namespace {
 
@@ -108,7 +110,7 @@ int truncate(int descriptor, const fs::path& path, int64_t size) {
 
 int flush(int descriptor, const fs::path& path) {
   return watched(Call::flush, path,
-                 [&] { return call_errno([&] { return ::fsync(descriptor); }); });
+                 [&] { return call_errno([&] { return flush_file(descriptor); }); });
 }
 
 int close(int descriptor, const fs::path& path) {
@@ -130,10 +132,8 @@ int rename(const fs::path& from, const fs::path& to) {
 int rename_or_exchange(const fs::path& from, const fs::path& to) {
   std::error_code error;
   if (!fs::is_directory(to, error)) return disk::rename(from, to);
-  const int reason = watched(Call::rename, to, [&] {
-    return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0 ? 0
-                                                                                           : errno;
-  });
+  const int reason =
+      watched(Call::rename, to, [&] { return exchange_files(from, to) == 0 ? 0 : errno; });
   if (reason != EINVAL && reason != ENOSYS) return reason;
   fs::path aside = from;
   aside += ".aside";
@@ -148,7 +148,7 @@ int flush_folder(const fs::path& folder) {
     const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     // A writable folder without read permission cannot be flushed here; the system does it later.
     if (descriptor < 0) return errno == EACCES ? 0 : errno;
-    int reason = call_errno([&] { return ::fsync(descriptor); });
+    int reason = call_errno([&] { return flush_file(descriptor); });
     if (reason == EINVAL || reason == ENOTSUP) reason = 0;  // not supported by the file system
     if (::close(descriptor) != 0 && errno != EINTR && reason == 0) reason = errno;
     return reason;

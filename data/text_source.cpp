@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "data/files.h"
 #include "data/utf8.h"
 
@@ -45,7 +46,8 @@ TextSource::Stamp TextSource::stamp() const {
   struct stat status {};
   if (fstat(descriptor_, &status) != 0)
     fail(ErrorKind::input, "{}: cannot be read: {}", name_, std::strerror(errno));
-  return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+  const timespec time = modification_time(status);
+  return {status.st_size, time.tv_sec, time.tv_nsec};
 }
 
 std::string_view TextSource::read(int64_t first, int64_t end, std::string& buffer) const {

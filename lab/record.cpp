@@ -1,11 +1,11 @@
 #include "lab/record.h"
 
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "data/files.h"
 #include "data/json.h"
 #include "lab/expect.h"
@@ -16,13 +16,6 @@ namespace linea::lab {
 namespace {
 
 constexpr int64_t kMaxRecord = int64_t{64} << 20;  // bytes
-
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  return "unknown processor";
-}
 
 // A word as a number where it is one.
 nlohmann::ordered_json word_json(const std::string& word) {

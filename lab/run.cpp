@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "data/files.h"
 #include "train/timing.h"
 
@@ -41,13 +42,13 @@ class Process {
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) fail_start(errno);
+    if (open_pipe(ends) != 0) fail_start(errno);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     const int error =
-        posix_spawn(&child_, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
+        posix_spawn(&child_, program_file().c_str(), &actions, nullptr, arguments.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     end_ = ends[0];

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/system.h"
+
 namespace linea {
 namespace {
 
@@ -35,7 +37,7 @@ void speak() {
 std::unique_ptr<Transport> start_transport() {
   namespace fs = std::filesystem;
   std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path folder = program_folder();
   for (const fs::path& module :
        {folder / "linea-mpi.so", folder / "../libexec/linea/linea-mpi.so"}) {
     if (!fs::exists(module, error)) continue;

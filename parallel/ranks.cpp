@@ -1,7 +1,5 @@
 #include "parallel/ranks.h"
 
-#include <sched.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "base/system.h"
 #include "parallel/ordered_sum.h"
 
 namespace linea {
@@ -25,25 +24,9 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-int64_t preemptions() {
-  rusage use{};
-  getrusage(RUSAGE_THREAD, &use);
-  return use.ru_nivcsw;
-}
-
 std::string duration_text(double seconds) {
   return seconds >= 120 ? fmt::format("{:.0f} min", seconds / 60)
                         : fmt::format("{:.0f} s", seconds);
-}
-
-// The cores that this process may use, as text.
-std::string core_mask() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return "";
-  std::string mask;
-  for (int core = 0; core < CPU_SETSIZE; ++core) mask += CPU_ISSET(core, &set) ? '1' : '0';
-  return mask;
 }
 
 std::string host_name() {
@@ -137,7 +120,7 @@ void Ranks::wait_until(const std::function<bool()>& done,
                        const std::function<std::vector<int>()>& missing, const std::string& what) {
   if (done()) return;
   const double start = now();
-  const int64_t before = preemptions();
+  const int64_t before = count_thread_preemptions();
   double since = start, sleep = kShortestSleep;
   while (!done()) {
     progress();
@@ -153,7 +136,7 @@ void Ranks::wait_until(const std::function<bool()>& done,
     sleep = std::min(2 * sleep, kLongestSleep);
   }
   waited_ += now() - start;
-  waiting_preemptions_ += preemptions() - before;
+  waiting_preemptions_ += count_thread_preemptions() - before;
 }
 
 void Ranks::wait(Transfer& transfer, const std::string& what) {

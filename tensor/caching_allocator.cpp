@@ -1,11 +1,11 @@
 #include "tensor/caching_allocator.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+
+#include "base/system.h"
 
 namespace linea {
 namespace {
@@ -32,9 +32,7 @@ void* from_system(size_t bytes) {
   const bool large = bytes >= 2 * kHugePage;
   void* block = nullptr;
   if (posix_memalign(&block, large ? kHugePage : kAlignment, bytes) != 0) return nullptr;
-  if (large)
-    madvise(block, bytes / kHugePage * kHugePage,
-            MADV_HUGEPAGE);  // hint: where refused, nothing is lost
+  if (large) advise_huge_pages(block, bytes / kHugePage * kHugePage);
 #ifdef LINEA_NAN_FILL
   std::memset(block, 0xFF, bytes);  // a quiet NaN in every float: reading fresh memory shows
 #endif

@@ -2,11 +2,11 @@
 
 #include <cblas.h>
 #include <omp.h>
-#include <sys/resource.h>
 
 #include <vector>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "tensor/backend.h"
 #include "tensor/caching_allocator.h"
 
@@ -58,8 +58,7 @@ void check_blas() {
 }
 
 void take_blas_buffers() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  if (process_memory().total == SIZE_MAX) return;
   constexpr int kSize = 256, kElements = kSize * kSize;  // smaller products take none
   const std::vector<float> a(kElements, 1.0f);
   const int threads = context().threads;

@@ -1,11 +1,8 @@
 #include "tensor/memory_report.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
-#include <map>
+
+#include "base/system.h"
 
 namespace linea {
 namespace {
@@ -17,52 +14,6 @@ size_t sharing_processes = 1;
 std::string size_text(size_t bytes) {
   const double mib = static_cast<double>(bytes) / 1048576.0;
   return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
-}
-
-// A number of bytes; SIZE_MAX for "max", a missing file and other text.
-size_t read_limit(const std::string& path) {
-  std::ifstream file(path);
-  size_t bytes = 0;
-  std::string rest;
-  return file >> bytes && !(file >> rest) ? bytes : SIZE_MAX;
-}
-
-// The numbers of a file by their names, one a line as "name 123" or "name 123 kB".
-std::map<std::string, size_t> read_numbers(const std::string& path) {
-  std::ifstream file(path);
-  std::map<std::string, size_t> numbers;
-  std::string name, rest;
-  for (size_t number = 0; file >> name >> number; std::getline(file, rest)) numbers[name] = number;
-  return numbers;
-}
-
-// The files of a version of control groups, and the names of the file pages in memory.stat, which
-// are given up where memory is short.
-struct GroupFiles {
-  const char *limit, *use, *active, *inactive;
-};
-constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
-                               "total_active_file", "total_inactive_file"};
-constexpr GroupFiles kVersion2{"memory.max", "memory.current", "active_file", "inactive_file"};
-
-// A group and its parents; the one with the least available so far is in `least`.
-void read_groups(const std::string& mount, std::string group, const GroupFiles& files,
-                 SystemMemory& least) {
-  while (true) {
-    const std::string folder = mount + (group == "/" ? "" : group) + "/";
-    const size_t limit = read_limit(folder + files.limit);
-    if (limit != SIZE_MAX) {
-      std::map<std::string, size_t> stat = read_numbers(folder + "memory.stat");
-      const size_t use = read_limit(folder + files.use),
-                   pages = stat[files.active] + stat[files.inactive],
-                   fixed = use == SIZE_MAX ? 0 : use - std::min(use, pages);
-      const size_t available = limit - std::min(limit, fixed);
-      if (available < least.available) least = {limit, available};
-    }
-    const size_t slash = group.find_last_of('/');
-    if (group.empty() || slash == std::string::npos) return;
-    group.resize(slash);
-  }
 }
 
 }  // namespace
@@ -115,43 +66,6 @@ OutOfMemory::OutOfMemory(const MemoryReport& report)
                                                     : "; lower `batch`, `length`, `dim` or `ffn`")),
       report_(report) {}
 
-SystemMemory installed_memory(const std::string& path) {
-  const std::map<std::string, size_t> kilobytes = read_numbers(path);
-  const auto bytes = [&](const char* name) {
-    const auto found = kilobytes.find(name);
-    return found == kilobytes.end() ? SIZE_MAX : found->second << 10;
-  };
-  return {bytes("MemTotal:"), bytes("MemAvailable:")};
-}
-
-SystemMemory container_memory(const std::string& groups, const std::string& mount) {
-  std::ifstream file(groups);
-  SystemMemory least;
-  for (std::string line;
-       std::getline(file, line);) {  // "0::/path" of version 2, "7:cpu,memory:/path" of version 1
-    const size_t first = line.find(':'),
-                 second = line.find(':', first == std::string::npos ? first : first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string group = line.substr(second + 1);
-    if (controllers == ",,") {
-      read_groups(mount, group, kVersion2, least);
-      read_groups(mount + "/unified", group, kVersion2, least);
-    } else if (controllers.find(",memory,") != std::string::npos) {
-      read_groups(mount + "/memory", group, kVersion1, least);
-    }
-  }
-  return least;
-}
-
-// The address space that this process has mapped.
-size_t mapped_memory() {
-  std::ifstream file("/proc/self/statm");
-  size_t pages = 0;
-  file >> pages;
-  return pages * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
-}
-
 void share_machine_memory(int processes) {
   sharing_processes = static_cast<size_t>(std::max(1, processes));
 }
@@ -159,20 +73,10 @@ void share_machine_memory(int processes) {
 // An eighth of the memory, at most 128 MiB, is reserved for what the program takes besides tensors:
 // a machine or container without memory kills a process without a message. Where the address space
 // is limited, the mapped size is known, and a 32nd is reserved.
-MemoryLimit machine_memory(size_t taken, const MemoryFiles& files) {
+MemoryLimit machine_memory(size_t taken, const std::string& root) {
   constexpr size_t kMaxReserve = size_t{128} << 20;
-  SystemMemory machine = installed_memory(files.machine);
-  if (machine.total == SIZE_MAX)
-    machine.total =
-        static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
-  const SystemMemory container = container_memory(files.groups, files.mount);
-  SystemMemory process;
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    const auto most = static_cast<size_t>(limit.rlim_cur);
-    process = {most, most - std::min(most, mapped_memory())};
-  }
-
+  const SystemMemory machine = installed_memory(root), container = container_memory(root),
+                     process = process_memory();
   MemoryLimit least{SIZE_MAX, SIZE_MAX, ""};
   const auto consider = [&](const SystemMemory& memory, size_t reserve, const char* whose,
                             size_t processes = 1) {

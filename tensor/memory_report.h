@@ -69,28 +69,12 @@ class OutOfMemory : public Error {
   MemoryReport report_;
 };
 
-// Where the system says what memory there is.
-struct MemoryFiles {
-  std::string machine = "/proc/meminfo", groups = "/proc/self/cgroup", mount = "/sys/fs/cgroup";
-};
 // The limit by what is available on this machine, in a control group (container) or under the
 // process's limit, whichever is the least. `taken`: bytes that this program's tensors have, which
-// the system counts as used.
-MemoryLimit machine_memory(size_t taken = 0, const MemoryFiles& files = {});
+// the system counts as used. `root`: as in base/system.h.
+MemoryLimit machine_memory(size_t taken = 0, const std::string& root = "");
 // From here on machine_memory() gives this process one of `processes` equal parts of what the
 // machine and its control group have.
 void share_machine_memory(int processes);
-
-// `available`: what can be taken yet, files in the cache of pages being no obstacle; SIZE_MAX: not
-// known.
-struct SystemMemory {
-  size_t total = SIZE_MAX, available = SIZE_MAX;
-};
-// MemTotal and MemAvailable of /proc/meminfo.
-SystemMemory installed_memory(const std::string& file);
-// The control group with the least available memory, from the group of this process up to the root:
-// memory.max, memory.current and memory.stat of version 2, memory/.../
-// memory.limit_in_bytes, memory.usage_in_bytes and memory.stat of version 1.
-SystemMemory container_memory(const std::string& groups, const std::string& mount);
 
 }  // namespace linea

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "base/system.h"
 #include "tensor/backend.h"
 #include "tensor/context.h"
 
@@ -21,7 +22,7 @@ void restart_with_tuned_libraries(char** argv) {
   const std::string kernel = better_blas_kernel(blas_info().kernel, cpu_backends().front()->isa);
   if (!kernel.empty() && std::getenv("OPENBLAS_CORETYPE") == nullptr)
     changed |= setenv("OPENBLAS_CORETYPE", kernel.c_str(), 1) == 0;
-  if (changed) execv("/proc/self/exe", argv);
+  if (changed) execv(program_file().c_str(), argv);
 }
 
 }  // namespace linea

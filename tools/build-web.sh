@@ -16,9 +16,9 @@ mkdir -p $web/objects $web/include
 for headers in fmt nlohmann; do ln -sfn /usr/include/$headers $web/include/$headers; done
 
 # The attentions of web/live.cpp, not all.
-sources=$(ls base/*.cpp tensor/*.cpp tensor/cpu/*.cpp tensor/cpu/packed/*.cpp autograd/*.cpp autograd/rules/*.cpp nn/*.cpp \
-  nn/attention/{linear,performer,softmax,parts}.cpp nn/verify/{attend,show}.cpp data/image_set.cpp \
-  data/tasks/{task,image_task,digits}.cpp web/*.cpp)
+sources=$(ls base/{settings,subnormals}.cpp tensor/*.cpp tensor/cpu/*.cpp tensor/cpu/packed/*.cpp autograd/*.cpp \
+  autograd/rules/*.cpp nn/*.cpp nn/attention/{linear,performer,softmax,parts}.cpp nn/verify/{attend,show}.cpp \
+  data/image_set.cpp data/tasks/{task,image_task,digits}.cpp web/*.cpp)
 export flags="-std=c++20 -msimd128 -fopenmp-simd -fwasm-exceptions -DFMT_HEADER_ONLY -fno-math-errno -fno-trapping-math \
 -Wno-pass-failed -I. -Iweb -isystem $web/include"
 compile() { # source

@@ -12,15 +12,15 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "base": 530,
-    "parallel": 810,
-    "tensor": 7480,
+    "base": 820,
+    "parallel": 795,
+    "tensor": 7366,
     "autograd": 3715,
     "nn": 3755,
     "cuda": 10610,
     "data": 5759,
     "train": 6747,
-    "bench": 3990,
+    "bench": 3977,
     "lab": 4680,
     "cli": 1254,
 }

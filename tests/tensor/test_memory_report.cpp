@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/system.h"
 #include "tensor/caching_allocator.h"
 #include "tensor/tensor.h"
 #include "tests/expect_error.h"
@@ -110,91 +111,87 @@ class Container : public testing::Test {
     std::filesystem::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name) << text;
   }
-  SystemMemory memory() const {
-    return container_memory((folder_ / "self").string(), (folder_ / "mount").string());
-  }
+  SystemMemory memory() const { return container_memory(folder_.string()); }
   size_t limit() const { return memory().total; }
-  MemoryLimit machine(size_t taken = 0) const {
-    return machine_memory(taken, {(folder_ / "meminfo").string(), (folder_ / "self").string(),
-                                  (folder_ / "mount").string()});
-  }
+  MemoryLimit machine(size_t taken = 0) const { return machine_memory(taken, folder_.string()); }
 
  private:
   std::filesystem::path folder_;
 };
 
 TEST_F(Container, Version2UsesTheMinimumOfItsGroups) {
-  put("self", "0::/user/run\n");
+  put("proc/self/cgroup", "0::/user/run\n");
   EXPECT_EQ(limit(), SIZE_MAX) << "no files";
-  put("mount/user/run/memory.max", "max\n");
+  put("sys/fs/cgroup/user/run/memory.max", "max\n");
   EXPECT_EQ(limit(), SIZE_MAX);
-  put("mount/user/memory.max", "5000\n");
+  put("sys/fs/cgroup/user/memory.max", "5000\n");
   EXPECT_EQ(limit(), 5000u);
-  put("mount/user/run/memory.max", "7000\n");
+  put("sys/fs/cgroup/user/run/memory.max", "7000\n");
   EXPECT_EQ(limit(), 5000u);
-  put("mount/memory.max", "3000\n");
+  put("sys/fs/cgroup/memory.max", "3000\n");
   EXPECT_EQ(limit(), 3000u);
 }
 
 TEST_F(Container, Version2SeesItselfAsTheRoot) {
-  put("self", "0::/\n");
-  put("mount/memory.max", "1048576\n");
+  put("proc/self/cgroup", "0::/\n");
+  put("sys/fs/cgroup/memory.max", "1048576\n");
   EXPECT_EQ(limit(), kMiB);
 }
 
 TEST_F(Container, Version1HasAMemoryController) {
-  put("self", "12:cpuset:/a\n7:cpu,memory:/docker/x\n0::/b\n");
-  put("mount/memory/docker/x/memory.limit_in_bytes", "9223372036854771712\n");
+  put("proc/self/cgroup", "12:cpuset:/a\n7:cpu,memory:/docker/x\n0::/b\n");
+  put("sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(limit(), 9223372036854771712u) << "no limit; more than any machine has";
-  put("mount/memory/docker/memory.limit_in_bytes", "4096\n");
+  put("sys/fs/cgroup/memory/docker/memory.limit_in_bytes", "4096\n");
   EXPECT_EQ(limit(), 4096u);
 }
 
 // Files in the cache of pages are given up; the group with the least available counts, not the one
 // with the lowest limit.
 TEST_F(Container, SubtractsWhatIsInUse) {
-  put("self", "0::/user/run\n");
-  put("mount/user/memory.max", "9000\n");
+  put("proc/self/cgroup", "0::/user/run\n");
+  put("sys/fs/cgroup/user/memory.max", "9000\n");
   EXPECT_EQ(memory().available, 9000u) << "the use is not known";
-  put("mount/user/memory.current", "7000\n");
-  put("mount/user/memory.stat", "anon 4000\nactive_file 500\ninactive_file 1500\nshmem 900\n");
+  put("sys/fs/cgroup/user/memory.current", "7000\n");
+  put("sys/fs/cgroup/user/memory.stat",
+      "anon 4000\nactive_file 500\ninactive_file 1500\nshmem 900\n");
   EXPECT_EQ(memory().available, 4000u);
-  put("mount/user/run/memory.max", "5000\n");
-  put("mount/user/run/memory.current", "100\n");
+  put("sys/fs/cgroup/user/run/memory.max", "5000\n");
+  put("sys/fs/cgroup/user/run/memory.current", "100\n");
   EXPECT_EQ(memory().total, 9000u);
   EXPECT_EQ(memory().available, 4000u);
-  put("mount/user/run/memory.current", "6000\n");
+  put("sys/fs/cgroup/user/run/memory.current", "6000\n");
   EXPECT_EQ(memory().total, 5000u);
   EXPECT_EQ(memory().available, 0u);
 
-  put("self", "7:cpu,memory:/x\n");
-  put("mount/memory/x/memory.limit_in_bytes", "9000\n");
-  put("mount/memory/x/memory.usage_in_bytes", "7000\n");
-  put("mount/memory/x/memory.stat", "inactive_file 1\ntotal_inactive_file 2000\n");
+  put("proc/self/cgroup", "7:cpu,memory:/x\n");
+  put("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "9000\n");
+  put("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "7000\n");
+  put("sys/fs/cgroup/memory/x/memory.stat", "inactive_file 1\ntotal_inactive_file 2000\n");
   EXPECT_EQ(memory().available, 4000u);
 }
 
 // The machine's memory is shared: what other programs have is not there for tensors, what the
 // tensors of this one have is.
 TEST_F(Container, AMachineHasWhatIsAvailable) {
-  put("meminfo", "MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:    4194304 kB\n");
+  put("proc/meminfo", "MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:    4194304 kB\n");
   EXPECT_EQ(machine().total, 16384 * kMiB);
   EXPECT_EQ(machine().bytes, (4096 - 128) * kMiB);
   EXPECT_EQ(machine(1000 * kMiB).bytes, (5096 - 128) * kMiB);
   EXPECT_EQ(machine(50000 * kMiB).bytes, (16384 - 128) * kMiB);
   EXPECT_EQ(machine().text(), "the machine has 16.00 GiB, 3.88 GiB of it for tensors");
-  put("self", "0::/\n");
-  put("mount/memory.max", "2147483648\n");
+  put("proc/self/cgroup", "0::/\n");
+  put("sys/fs/cgroup/memory.max", "2147483648\n");
   EXPECT_EQ(machine().text(), "the container may have 2.00 GiB, 1.88 GiB of it for tensors");
-  put("mount/memory.current", "1073741824\n");
+  put("sys/fs/cgroup/memory.current", "1073741824\n");
   EXPECT_EQ(machine().bytes, (1024 - 128) * kMiB);
   EXPECT_EQ(machine(512 * kMiB).bytes, (1536 - 128) * kMiB);
 }
 
 TEST_F(Container, UnreadableHasNoLimit) {
   EXPECT_EQ(limit(), SIZE_MAX);
-  put("self", "nonsense\n:\n0::/\n");
-  put("mount/memory.max", "many\n");
+  put("proc/self/cgroup", "nonsense\n:\n0::/\n");
+  put("sys/fs/cgroup/memory.max", "many\n");
   EXPECT_EQ(limit(), SIZE_MAX);
 }
 
@@ -202,7 +199,7 @@ TEST(MemoryLimit, IsBelowTheMachinesMemory) {
   const MemoryLimit limit = machine_memory();
   EXPECT_GT(limit.total, 0u);
   EXPECT_LT(limit.bytes, limit.total);
-  EXPECT_LT(limit.bytes, installed_memory("/proc/meminfo").available + 512 * kMiB)
+  EXPECT_LT(limit.bytes, installed_memory().available + 512 * kMiB)
       << "other programs may free some between the two readings";
   EXPECT_EQ(cpu_allocator().limit().total, limit.total);
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/system.h"
 #include "data/files.h"
 #include "data/hash.h"
 #include "data/json.h"
@@ -30,18 +31,14 @@ double number_at(const nlohmann::json& object, const char* key, const std::strin
   return object[key].get<double>();
 }
 
-std::string program_hash() {
-  static const std::string hash = hash_file("/proc/self/exe");
-  return hash;
-}
-
 }  // namespace
 
 Environment current_environment() {
+  static const std::string program_hash = hash_file(program_file());
   const BlasInfo blas = blas_info();
   const std::string isa = cpu_isa() + std::string(rounds_on_cpu() ? " with " : "") +
                           (rounds_on_cpu() ? bf16_isa() : "");
-  return {{"program", program_hash()},        {"blas", blas.version},
+  return {{"program", program_hash},          {"blas", blas.version},
           {"blas_kernel", blas.kernel},       {"isa", isa},
           {"device", context().device.str()}, {"ranks", std::to_string(ranks().size())}};
 }

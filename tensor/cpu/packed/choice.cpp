@@ -1,27 +1,23 @@
 // Selects the kernel of bf16 products by the processor, or by the environment variable LINEA_ISA.
-#if defined(__x86_64__) && defined(__linux__)
+#ifdef __x86_64__
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #include <cstdlib>
 
+#include "base/system.h"
 #include "tensor/backend.h"
 #include "tensor/cpu/packed/gemm.h"
 
 namespace linea::cpu {
 namespace {
 
-#if defined(__x86_64__) && defined(__linux__)
-// The registers of AMX take space in every thread: the system gives them to a process that asks.
+#ifdef __x86_64__
 bool has_amx() {
   unsigned a = 0, b = 0, c = 0, features = 0;
   constexpr unsigned kBf16 = 1U << 22, kTiles = 1U << 24;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &features) == 0) return false;
-  constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return (features & kBf16) != 0 && (features & kTiles) != 0 &&
-         syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+  return (features & kBf16) != 0 && (features & kTiles) != 0 && allow_tile_registers();
 }
 #endif
 
@@ -41,7 +37,7 @@ const PackedKernel* choose() {
 
 std::vector<const PackedKernel*> bf16_kernels() {
   std::vector<const PackedKernel*> found;
-#if defined(__x86_64__) && defined(__linux__)
+#ifdef __x86_64__
   __builtin_cpu_init();
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -69,7 +65,7 @@ const char* bf16_isa() {
 
 bool bf16_is_fast() {
   const cpu::PackedKernel* const kernel = cpu::bf16_kernel();
-#if defined(__x86_64__) && defined(__linux__)
+#ifdef __x86_64__
   // Intel's processors compute half as many products by AVX512-BF16 as AMD's.
   if (kernel == cpu::bf16_avx512() && __builtin_cpu_is("intel")) return false;
 #endif
