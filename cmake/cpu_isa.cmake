@@ -5,6 +5,9 @@
 # then meet instructions that it does not have. So the objects of a level are joined into one of which nothing can be
 # seen from outside but the function that returns its table.
 
+# That of LLVM, which CMake takes with clang, knows the flag since version 19.
+find_program(LINEA_JOINING_LINKER NAMES ld.bfd ${CMAKE_LINKER})
+
 function(linea_cpu_level target level) # flags...
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tensor/cpu/*.cpp)
   linea_precompiled(${level}_set OPTIONS ${ARGN} HEADERS ${standard_headers})
@@ -15,7 +18,7 @@ function(linea_cpu_level target level) # flags...
   target_compile_definitions(cpu_${level} PRIVATE LINEA_CPU_BACKEND=cpu_backend_${level})
   set(joined ${PROJECT_BINARY_DIR}/cpu_${level}.o)
   add_custom_command(OUTPUT ${joined}
-    COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${joined}.open $<TARGET_OBJECTS:cpu_${level}>
+    COMMAND ${LINEA_JOINING_LINKER} -r --force-group-allocation -o ${joined}.open $<TARGET_OBJECTS:cpu_${level}>
     COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=*cpu_backend_${level}* ${joined}.open ${joined}
     DEPENDS cpu_${level} $<TARGET_OBJECTS:cpu_${level}> COMMAND_EXPAND_LISTS VERBATIM)
   set_source_files_properties(${joined} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
