@@ -3,7 +3,7 @@
 #
 # A function that two levels both instantiate is one symbol to a linker, which keeps either: an older processor would
 # then meet instructions that it does not have. So the objects of a level are joined into one of which nothing can be
-# seen from outside but the function that returns its table.
+# seen from outside but the function that returns its table. Apple's linker cannot do that.
 
 # That of LLVM, which CMake takes with clang, knows the flag since version 19.
 find_program(LINEA_JOINING_LINKER NAMES ld.bfd ${CMAKE_LINKER})
@@ -28,7 +28,7 @@ endfunction()
 
 function(linea_cpu_isa target)
   if(LINEA_NATIVE OR LINEA_SANITIZE OR CMAKE_CXX_FLAGS MATCHES "-fsanitize" OR NOT CMAKE_OBJCOPY OR
-     NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+     APPLE OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     return()
   endif()
   linea_cpu_level(${target} avx2 -mavx2 -mfma)

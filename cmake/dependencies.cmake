@@ -1,5 +1,14 @@
 # The libraries that Linea uses, all from the distribution's packages. A missing one is named with its package.
 
+if(APPLE)  # Homebrew keeps these out of the folders that are searched
+  foreach(prefix /opt/homebrew/opt /usr/local/opt)
+    list(APPEND CMAKE_PREFIX_PATH ${prefix}/libomp ${prefix}/openssl@3)
+  endforeach()
+  find_package(OpenMP QUIET COMPONENTS CXX)
+  if(NOT OpenMP_CXX_FOUND)
+    message(FATAL_ERROR "OpenMP was not found: brew install libomp openblas openssl@3 fmt nlohmann-json cli11 tomlplusplus md4c")
+  endif()
+endif()
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(ZLIB REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
@@ -21,7 +30,7 @@ list(APPEND CMAKE_INSTALL_RPATH ${OPENBLAS_FOLDER})
 
 find_path(STB_INCLUDE stb/stb_image_write.h)
 if(NOT STB_INCLUDE)
-  message(FATAL_ERROR "stb was not found: install libstb-dev")
+  message(FATAL_ERROR "stb was not found: install libstb-dev, or name a folder that has stb/ by -DSTB_INCLUDE=FOLDER")
 endif()
 add_library(stb INTERFACE)
 target_include_directories(stb SYSTEM INTERFACE ${STB_INCLUDE})
@@ -36,7 +45,9 @@ target_include_directories(tomlplusplus SYSTEM INTERFACE ${TOMLPLUSPLUS_INCLUDE}
 
 # For the pages of `linea lab`; without it the rest is built, and --out is refused.
 find_path(MD4C_INCLUDE md4c.h)
-if(MD4C_INCLUDE)
+if(MD4C_INCLUDE AND APPLE)  # whose linker does not search Homebrew's folder
+  find_library(MD4C_LIBRARY md4c)
+elseif(MD4C_INCLUDE)
   set(MD4C_LIBRARY md4c)
 else()
   message(STATUS "md4c was not found, so `linea lab` writes no pages: install libmd4c-dev")
