@@ -51,7 +51,7 @@ class Shares {
 // them, reaches the caller.
 template <typename Body>
 void on_team([[maybe_unused]] int threads, const Body& body) {
-  std::atomic_flag taken = ATOMIC_FLAG_INIT;
+  std::atomic_flag taken{};
   std::exception_ptr first;
 #pragma omp parallel num_threads(threads)
   {

@@ -20,8 +20,8 @@
 #pragma once
 
 #include <array>
-#include <compare>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "autograd/sparse_attention.h"
@@ -54,7 +54,10 @@ struct PatternAtom {
   };
   Kind kind;
   std::array<int64_t, 4> n;  // its numbers, in order
-  auto operator<=>(const PatternAtom&) const = default;
+  bool operator==(const PatternAtom&) const = default;
+  bool operator<(const PatternAtom& other) const {
+    return std::tie(kind, n) < std::tie(other.kind, other.n);
+  }
 };
 
 class KeyPattern;
