@@ -41,7 +41,7 @@ void load(const W* b, Vector<T, Bytes>& to) {
 // vectors alone: it may vectorize a loop over numbers as products first, then sums.
 template <typename T, int Bytes>
 void add_product(const Vector<T, Bytes>& b, T a, Vector<T, Bytes>& sum) {
-#if defined(__FMA__)
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
   if constexpr (Bytes == sizeof(T)) {
     sum = std::fma(b, a, sum);
     return;
