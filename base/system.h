@@ -27,6 +27,8 @@ std::string processor_name();
 std::string core_mask();
 // Asks the system for the registers of AMX, which take space in every thread.
 bool allow_tile_registers();
+// Whether a processor of ARM64 has BFMMLA.
+bool has_bfmmla();
 
 // Bytes. `available`: what can be taken yet, files in the cache of pages being no obstacle;
 // SIZE_MAX: not known, or no limit.

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -101,6 +102,14 @@ bool allow_tile_registers() {
 #ifdef SYS_arch_prctl
   constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+bool has_bfmmla() {
+#ifdef __aarch64__
+  return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
 #else
   return false;
 #endif

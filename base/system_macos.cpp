@@ -41,6 +41,12 @@ std::string processor_name() {
              : "unknown processor";
 }
 
+bool has_bfmmla() {
+  int there = 0;
+  size_t bytes = sizeof there;
+  return sysctlbyname("hw.optional.arm.FEAT_BF16", &there, &bytes, nullptr, 0) == 0 && there != 0;
+}
+
 std::string core_mask() { return ""; }
 
 bool allow_tile_registers() { return false; }

@@ -67,8 +67,8 @@ std::vector<const Backend*> cpu_backends();
 const char* cpu_isa();
 std::vector<std::string> all_cpu_isas();
 
-// The instruction set of bf16 products on the CPU ("AMX", "AVX512-BF16", "FMA"; null where there is
-// none), and all that this processor runs, the fastest first. LINEA_ISA selects one of these names;
+// The instruction set of bf16 products on the CPU ("AMX", "AVX512-BF16", "FMA", "BFMMLA"; null where
+// there is none), and all that this processor runs, the fastest first. LINEA_ISA selects one of these names;
 // with the name of a backend, that backend's own. `bf16_is_fast`: faster than products of float.
 const char* bf16_isa();
 std::vector<std::string> all_bf16_isas();

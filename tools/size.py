@@ -12,9 +12,9 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "base": 820,
+    "base": 830,
     "parallel": 795,
-    "tensor": 7366,
+    "tensor": 7429,
     "autograd": 3715,
     "nn": 3755,
     "cuda": 10610,

@@ -16,8 +16,8 @@ void check_machine(const std::string& device, const std::string& dtype, Work wor
   if (parse_device(device).kind == DeviceKind::cuda || dtype == "fp32") return;
   require(dtype == "bf16", "`dtype` {} needs `device` cuda; a CPU computes this in fp32", dtype);
   require(work == Work::sampling || bf16_isa() != nullptr,
-          "`dtype` bf16 needs a CPU with AVX2 and FMA for training, and this program uses {}: "
-          "train in fp32",
+          "`dtype` bf16 needs a CPU with AVX2 and FMA, or ARM64's BF16, for training, and this "
+          "program uses {}: train in fp32",
           cpu_isa());
 }
 
@@ -39,7 +39,7 @@ bool rounds_on_cpu() {
 
 std::string slow_bf16_note() {
   if (!rounds_on_cpu() || bf16_is_fast()) return "";
-  return "bf16 is not faster than fp32 on this processor: AMX is, and AVX512-BF16 of AMD";
+  return "bf16 is not faster than fp32 here, or unmeasured: AMX is, and AVX512-BF16 of AMD";
 }
 
 }  // namespace linea

@@ -37,7 +37,7 @@ TEST_F(Bf16Training, IsNearFloatAndRepeatsItsBits) {
     setenv("LINEA_ISA", isa.c_str(), 1);
     EXPECT_NE(done("info").out.find("bf16        " + isa + " (of "), std::string::npos);
     const Outcome one = done(kWide + "--dtype bf16 --steps 6 --out " + isa);
-    bool slow = isa == "FMA";
+    bool slow = isa == "FMA" || isa == "BFMMLA";
 #ifdef __x86_64__
     slow = slow || (isa == "AVX512-BF16" && __builtin_cpu_is("intel"));
 #endif

@@ -19,6 +19,12 @@ namespace {
 using Row = std::vector<float>;                            // of op(A), or a column of op(B)
 using Sum = std::function<float(const Row&, const Row&)>;  // of a block of terms
 
+uint32_t bits(float x) {
+  uint32_t word = 0;
+  std::memcpy(&word, &x, sizeof(word));
+  return word;
+}
+
 float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 float unchanged(float x) { return x; }
 
@@ -59,20 +65,53 @@ float sum_of_two(const Row& a, const Row& b) {
   return even + odd;
 }
 
+// x + y, or the exact x alone, as a float: an inexact one is the neighbor whose last bit is odd.
+// Denormals are 0 where `flush`.
+template <bool flush>
+float odd(double x, double y = 0) {
+  const double sum = x + y, rest_of_y = sum - x, error = (x - (sum - rest_of_y)) + (y - rest_of_y);
+  if (!std::isfinite(sum)) return static_cast<float>(sum);
+  if (flush && std::fabs(sum) < 0x1p-126) return std::copysign(0.0f, static_cast<float>(sum));
+  if (std::fabs(sum) >= 0x1p128) return std::copysign(INFINITY, static_cast<float>(sum));
+  const auto nearest = static_cast<float>(sum);
+  const double off = (sum - static_cast<double>(nearest)) + error;
+  if (off == 0 || (bits(nearest) & 1U) != 0) return nearest;
+  return std::nextafterf(nearest, off > 0 ? INFINITY : -INFINITY);
+}
+
+// bfmmla (Arm's manual, BFDotAdd with FPCR.EBF = 0): two products, their sum, and the sum with what
+// was before are rounded to odd one by one, and FPCR.FZ is not consulted.
+template <bool flush, bool pairs = true>
+float sum_of_odd(const Row& a, const Row& b) {
+  const auto input = [](float x) { return flush ? flushed(x) : x; };
+  const auto product = [&](size_t k) {
+    return odd<flush>(static_cast<double>(input(a[k])) * static_cast<double>(input(b[k])));
+  };
+  float sum = 0;
+  for (size_t k = 0; k < a.size(); k += 2)
+    sum = pairs ? odd<flush>(sum, odd<flush>(product(k), product(k + 1)))
+                : odd<flush>(odd<flush>(sum, product(k)), product(k + 1));
+  return sum;
+}
+
 bool is_amx(const PackedKernel& kernel) {
   return &kernel == bf16_amx() || &kernel == emulated_amx();
 }
+bool is_arm(const PackedKernel& kernel) { return &kernel == bf16_bfmmla(); }
 bool flushes(const PackedKernel& kernel) { return &kernel != bf16_fma(); }
 Sum sum_of(const PackedKernel& kernel) {
+  if (is_arm(kernel)) return sum_of_odd<true>;
   if (is_amx(kernel)) return sum_in_tiles<flushed>;
   return flushes(kernel) ? sum_in_pairs<flushed> : sum_in_pairs<unchanged>;
 }
 // With denormals where the kernel has none, or without.
 Sum other_denormals(const PackedKernel& kernel) {
+  if (is_arm(kernel)) return sum_of_odd<false>;
   if (is_amx(kernel)) return sum_in_tiles<unchanged>;
   return flushes(kernel) ? sum_in_pairs<unchanged> : sum_in_pairs<flushed>;
 }
 std::vector<Sum> other_orders(const PackedKernel& kernel) {
+  if (is_arm(kernel)) return {sum_in_pairs<flushed>, sum_of_odd<true, false>};
   if (!is_amx(kernel)) return {sum_in_pairs<flushed, false>};
   return {sum_in_pairs<flushed>, sum_in_pairs<flushed, false>, sum_in_tiles<flushed, false>,
           sum_of_two};
@@ -91,7 +130,7 @@ Matrix random_rows(int64_t count, int64_t inner, uint32_t stream_id, float scale
 Row rounded(const Row& row, const PackedKernel& kernel) {
   Row result;
   for (const float x : row) {
-    const float y = flushes(kernel) ? flushed(x) : x;
+    const float y = flushes(kernel) && !is_arm(kernel) ? flushed(x) : x;
     result.push_back(BFloat16(y));
   }
   while (result.size() % kTerms != 0) result.push_back(0);
@@ -120,12 +159,6 @@ float whole_sum(const Row& a, const Row& b, const Sum& sum, const float* before)
     total = first == 0 && before == nullptr ? part : total + part;
   }
   return total;
-}
-
-uint32_t bits(float x) {
-  uint32_t word = 0;
-  std::memcpy(&word, &x, sizeof(word));
-  return word;
 }
 
 struct Problem {

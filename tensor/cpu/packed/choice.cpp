@@ -45,6 +45,8 @@ std::vector<const PackedKernel*> bf16_kernels() {
   if (avx512 && has_amx()) found.push_back(bf16_amx());
   if (avx512) found.push_back(bf16_avx512());
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) found.push_back(bf16_fma());
+#elif defined(__aarch64__)
+  if (has_bfmmla()) found.push_back(bf16_bfmmla());
 #endif
   return found;
 }

@@ -4,13 +4,15 @@
 //
 // A packed factor of bf16 consists of blocks of 16 x 16 pairs. A pair holds elements k and k + 1 (k
 // even) of a row of op(A) or of a column of op(B) in 32 bits, k in the lower half. A block of A has
-// one row after another, a block of B one k after another. Both are padded with zeros, k to 32s.
+// one row after another, a block of B one k after another; those of BFMMLA, fours of k after another.
+// All are padded with zeros, k to 32s.
 //
 // The sum of an element: blocks of kBf16Block terms, each summed from 0, are added in order. Within
 // a block FMA and AVX512-BF16 compute s = fma(a1, b1, s), s = fma(a0, b0, s) for each pair (k odd
 // first) and have the same bits where nothing is denormal (AVX512-BF16 reads and writes denormals
-// as 0). AMX sums even and odd k of 32 terms separately and adds both. The number of threads does
-// not affect the bits.
+// as 0). AMX sums even and odd k of 32 terms separately and adds both. BFMMLA adds the products of a
+// pair, then adds that to s, rounds inexact results to odd ones, and takes denormals as 0. The
+// number of threads does not affect the bits.
 #pragma once
 
 #include <cstdint>
@@ -68,6 +70,7 @@ const PackedKernel* float_kernel();
 const PackedKernel* bf16_amx();
 const PackedKernel* bf16_avx512();
 const PackedKernel* bf16_fma();
+const PackedKernel* bf16_bfmmla();
 
 // All that this processor runs, the fastest first, and the one in use, null where there is none.
 std::vector<const PackedKernel*> bf16_kernels();
