@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Builds the program and its tests for ARM64 by Debian's cross compiler, runs the tests under qemu-user, and compares the
+# losses of 20 steps with those of this machine's build. The libraries for ARM64 are unpacked into build/arm64-sysroot;
+# the system gets the compiler and qemu alone. --all also runs the tests of nn/, train/, judge/ and cli/ that say least
+# about a processor; --losses runs no tests.
+#
+#   tools/check-arm64.sh [--all | --losses]
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+install_missing "${linea_packages[@]}" "g++-aarch64-linux-gnu: compiles for ARM64" "qemu-user: runs what is built"
+sysroot=$PWD/build/arm64-sysroot
+mirror=${LINEA_MIRROR:-http://deb.debian.org/debian}
+
+unpack_libraries() {
+  local apt=$PWD/build/arm64-apt package packages=(libc6-dev libgtest-dev libstdc++-12-dev) private=()
+  rm -rf "$sysroot" "$apt"
+  mkdir -p "$sysroot" "$apt"/{lists,archives}/partial
+  : >"$apt/status"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror bookworm main" >"$apt/sources.list"
+  private=(-q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State="$apt" -o Dir::State::status="$apt/status"
+    -o Dir::Cache="$apt" -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=- -o APT::Sandbox::User=
+    -o Acquire::Languages=none)
+  for package in "${linea_packages[@]%%:*}"; do
+    [[ $package != *-dev ]] || packages+=("$package")
+  done
+  apt-get "${private[@]}" update >"$apt/log"
+  apt-get "${private[@]}" install -y --download-only --no-install-recommends "${packages[@]}" >>"$apt/log"
+  for package in "$apt"/archives/*.deb; do
+    dpkg -x "$package" "$sysroot"
+  done
+  # Links to /lib are read from the root folder of this machine.
+  find "$sysroot" -type l -lname '/*' -printf '%p\t%l\n' | while IFS=$'\t' read -r link to; do
+    ln -snf "$sysroot$to" "$link"
+  done
+  touch "$sysroot/complete"
+}
+
+if [ ! -f "$sysroot/complete" ]; then
+  say "Libraries for ARM64"
+  unpack_libraries
+fi
+say "Build for ARM64"
+cmake -S . -B build/arm64 -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=cmake/arm64-linux.cmake \
+  -DLINEA_WERROR=ON -DLINEA_MPI=OFF -DLINEA_CUDA=OFF -DLINEA_EMULATED_TESTS=OFF >build/arm64.log
+programs=(test_base test_parallel test_tensor test_autograd test_nn test_data test_train test_judge test_cli)
+cmake --build build/arm64 --target linea "${programs[@]}"
+
+# Threads that wait for each other keep each other from the cores, so one has to do.
+export OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000
+if [ "${1:-}" != --losses ]; then
+  say "Tests under qemu"
+  # The system does not execute /proc/self/exe for qemu: a program that restarts itself, the commands of lessons. A limit
+  # of memory holds for qemu, too. The others take long and depend on no processor.
+  left_out='^(TunedLibraries.StartsTheProgramAgain|Lab|OutOfMemoryTest.AProcessLimitDoesNotHang|Sabotage|Products/ThreadCounts'
+  left_out+='|Attentions/Bf16Conformance|CompareTest)'
+  some=(-R '^(Attentions/Conformance|FeatureMap|Gates|OutputHead|Optimizer|Muon|Gdn|Performer|Vq|Resume|Bf16Training|InstructionSets|CommandLine|Terminal)')
+  [ "${1:-}" != --all ] || some=()
+  run_tests arm64 -L '^(base|parallel|tensor|autograd|data)$' -E "$left_out"
+  run_tests arm64 -L '^(nn|train|judge|cli)$' -E "$left_out" "${some[@]}"
+fi
+
+say "Losses of digits-demo"
+EXTRA=(-DLINEA_WERROR=ON -DLINEA_NATIVE=OFF)
+build release linea
+rm -rf build/arm64-losses
+train=(train --preset digits-demo --steps 20)
+build/release/linea "${train[@]}" --out build/arm64-losses/here >/dev/null 2>&1
+qemu-aarch64 -L "$sysroot" build/arm64/linea "${train[@]}" --out build/arm64-losses/arm64 >/dev/null 2>&1 &
+# The evaluation that follows takes longer than the steps.
+until grep -qs '"step":20,' build/arm64-losses/arm64/metrics.jsonl || ! kill -0 $! 2>/dev/null; do sleep 1; done
+kill $! 2>/dev/null || true
+python3 - build/arm64-losses/{here,arm64}/metrics.jsonl <<'EOF'
+import json, sys
+here, there = ([json.loads(line) for line in open(path)] for path in sys.argv[1:])
+assert len(there) >= 2, "the run on ARM64 ended early"
+for a, b in list(zip(here, there))[:2]:
+    assert a["step"] == b["step"]
+    for key in ("loss", "grad_norm"):
+        print(f"step {a['step']}  {key}  {a[key]:.9f}  on ARM64 {b[key]:.9f}")
+        assert abs(a[key] - b[key]) <= 1e-5 * abs(a[key]), "they differ by more than rounding"
+EOF
