@@ -50,7 +50,7 @@ Child::Child(const fs::path& folder, const Words& arguments, rlim_t file_limit,
   }
   for (const int number : {SIGHUP, SIGINT})
     std::signal(number, SIG_DFL);  // which a script with tests in its background ignores
-  alarm(100);                      // a program that hangs is a failure, not a wait
+  alarm(LINEA_PROGRAM_SECONDS);    // a program that hangs is a failure, not a wait
   execv(argv[0], argv.data());
   _exit(127);
 }

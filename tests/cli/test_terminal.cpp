@@ -81,7 +81,7 @@ class Terminal : public ProgramTest {
     set("NO_COLOR", environment.no_color);
     for (const int to : {STDOUT_FILENO, STDERR_FILENO}) dup2(slave, to);
     if (chdir(path("").c_str()) != 0) _exit(126);
-    alarm(100);
+    alarm(LINEA_PROGRAM_SECONDS);
     execv(argv[0], argv.data());
     _exit(127);
   }
