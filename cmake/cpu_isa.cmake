@@ -48,7 +48,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_source_files_properties(${packed_folder}/avx512.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${bf16_avx512}")
   set_source_files_properties(${packed_folder}/amx.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
     COMPILE_OPTIONS "${bf16_avx512};-mamx-tile;-mamx-bf16")
-elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set_source_files_properties(${PROJECT_SOURCE_DIR}/tensor/cpu/packed/bfmmla.cpp
     PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "-march=armv8.2-a+bf16")
 endif()
