@@ -12,9 +12,9 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "base": 830,
+    "base": 834,
     "parallel": 795,
-    "tensor": 7429,
+    "tensor": 7464,
     "autograd": 3715,
     "nn": 3755,
     "cuda": 10610,
