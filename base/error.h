@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // of fmt::join since fmt 11
 
 #include <stdexcept>
 #include <string>

@@ -25,7 +25,7 @@ endfunction()
 
 # Neither CLI11 nor JSON: in files that do not need them they cost more than they save in those that do.
 set(standard_headers <algorithm> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map> <memory> <string>
-  <string_view> <utility> <vector> <fmt/format.h>)
+  <string_view> <utility> <vector> <fmt/format.h> <fmt/ranges.h>)
 linea_precompiled(standard_set HEADERS ${standard_headers})
 set(standard_targets linea_base linea_tensor linea_autograd linea_nn linea_data linea_judge)
 list(REMOVE_ITEM standard_targets ${light_targets})

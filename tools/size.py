@@ -12,7 +12,7 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "base": 834,
+    "base": 835,
     "parallel": 795,
     "tensor": 7464,
     "autograd": 3715,
