@@ -22,10 +22,10 @@ SHOWN = {
     r"each_kernel<Convolved<\(Of\)1, BFloat16, 4, 8> >": "convolution 1d, dx",
     r"each_kernel<Convolved<\(Of\)0, BFloat16, 6, 8> >": "convolution 2d, forward",
     r"each_kernel<Convolved<\(Of\)1, BFloat16, 6, 8> >": "convolution 2d, dx",
-    r"warp_rows_kernel<RecurrentStep<.*": "recurrent step, D = 32",
-    r"block_rows_kernel<RecurrentStep<.*": "recurrent step, D = 64 and 128",
-    r"warp_rows_kernel<layer_norm<BFloat16>.*": "layer norm, forward",
-    r"warp_rows_kernel<layer_norm_backward<BFloat16>.*": "layer norm, dx",
+    r"each_team_kernel<WarpTeam, RecurrentStep<.*": "recurrent step, D = 32",
+    r"each_team_kernel<BlockTeam, RecurrentStep<.*": "recurrent step, D = 64 and 128",
+    r"wide_rows_kernel<WideRow<LanesTeam, 8>, layer_norm<BFloat16>.*": "layer norm, forward",
+    r"wide_rows_kernel<WideRow<LanesTeam, 8>, layer_norm_backward<BFloat16>.*": "layer norm, dx",
 }
 KINDS = ["global load", "global store", "shared load", "shared store"]
 HEADER = ["kernel", "global loads: bytes a lane", "sectors", "global stores: bytes a lane", "sectors",
