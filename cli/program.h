@@ -10,7 +10,7 @@ namespace linea {
 // after registering mechanisms: it may restart the process once (GOMP_SPINCOUNT).
 int run_program(int argc, char** argv);
 
-// The version and, when built from a checkout, its commit: "0.1.0 (de5e31a)".
+// The version and, when built from a checkout, its commit: "0.2.0 (de5e31a)".
 std::string version();
 
 }  // namespace linea
