@@ -1,5 +1,5 @@
 # For CMAKE_TOOLCHAIN_FILE: builds for ARM64 Linux on another machine, by Debian's cross compiler, with the libraries of
-# the folder LINEA_SYSROOT, where tools/check-arm64.sh unpacks them. What is built runs under qemu-user.
+# the folder LINEA_SYSROOT, where tools/arm64-sysroot.sh unpacks them. What is built runs under qemu-user.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the program and its tests for ARM64 by Debian's cross compiler, runs the tests under qemu-user, and compares the
-# losses of 20 steps with those of this machine's build. The libraries for ARM64 are unpacked into build/arm64-sysroot;
-# the system gets the compiler and qemu alone. --all also runs the tests of nn/, train/, judge/ and cli/ that say least
+# losses of 20 steps with those of this machine's build. The system gets the compiler and qemu alone; the libraries for ARM64
+# are unpacked by tools/arm64-sysroot.sh. --all also runs the tests of nn/, train/, judge/ and cli/ that say least
 # about a processor; --losses runs no tests.
 #
 #   tools/check-arm64.sh [--all | --losses]
@@ -9,40 +9,10 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 install_missing "${linea_packages[@]}" "g++-aarch64-linux-gnu: compiles for ARM64" "qemu-user: runs what is built"
-sysroot=$PWD/build/arm64-sysroot
-mirror=${LINEA_MIRROR:-http://deb.debian.org/debian}
-
-unpack_libraries() {
-  local apt=$PWD/build/arm64-apt package packages=(libc6-dev libgtest-dev libstdc++-12-dev) private=()
-  rm -rf "$sysroot" "$apt"
-  mkdir -p "$sysroot" "$apt"/{lists,archives}/partial
-  : >"$apt/status"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror bookworm main" >"$apt/sources.list"
-  private=(-q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State="$apt" -o Dir::State::status="$apt/status"
-    -o Dir::Cache="$apt" -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=- -o APT::Sandbox::User=
-    -o Acquire::Languages=none)
-  for package in "${linea_packages[@]%%:*}"; do
-    [[ $package != *-dev ]] || packages+=("$package")
-  done
-  apt-get "${private[@]}" update >"$apt/log"
-  apt-get "${private[@]}" install -y --download-only --no-install-recommends "${packages[@]}" >>"$apt/log"
-  for package in "$apt"/archives/*.deb; do
-    dpkg -x "$package" "$sysroot"
-  done
-  # Links to /lib are read from the root folder of this machine.
-  find "$sysroot" -type l -lname '/*' -printf '%p\t%l\n' | while IFS=$'\t' read -r link to; do
-    ln -snf "$sysroot$to" "$link"
-  done
-  touch "$sysroot/complete"
-}
-
-if [ ! -f "$sysroot/complete" ]; then
-  say "Libraries for ARM64"
-  unpack_libraries
-fi
+source tools/arm64-sysroot.sh
 say "Build for ARM64"
 cmake -S . -B build/arm64 -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=cmake/arm64-linux.cmake \
-  -DLINEA_WERROR=ON -DLINEA_MPI=OFF -DLINEA_CUDA=OFF -DLINEA_EMULATED_TESTS=OFF >build/arm64.log
+  -DLINEA_SYSROOT="$sysroot" -DLINEA_WERROR=ON -DLINEA_MPI=OFF -DLINEA_CUDA=OFF -DLINEA_EMULATED_TESTS=OFF >build/arm64.log
 programs=(test_base test_parallel test_tensor test_autograd test_nn test_data test_train test_judge test_cli)
 cmake --build build/arm64 --target linea "${programs[@]}"
 
