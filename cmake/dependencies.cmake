@@ -26,7 +26,11 @@ if(NOT LINEA_MPI STREQUAL "OFF")
 endif()
 include(${CMAKE_CURRENT_LIST_DIR}/openblas.cmake)
 list(APPEND CMAKE_BUILD_RPATH ${OPENBLAS_FOLDER})
-list(APPEND CMAKE_INSTALL_RPATH ${OPENBLAS_FOLDER})
+set(openblas_there ${OPENBLAS_FOLDER})
+if(CMAKE_SYSROOT)  # the root folder of another machine
+  string(REPLACE "${CMAKE_SYSROOT}" "" openblas_there "${OPENBLAS_FOLDER}")
+endif()
+list(APPEND CMAKE_INSTALL_RPATH ${openblas_there})
 
 find_path(STB_INCLUDE stb/stb_image_write.h)
 if(NOT STB_INCLUDE)
