@@ -6,50 +6,79 @@
 #   build/packages/SHA256SUMS
 #
 # Then trains 2 steps from the former in a root folder with nothing but glibc, and from the latter in a virtual environment
-# in a bare Debian, where debootstrap is installed. Exit code 77: made, but not tried, for want of root.
+# in a bare Debian, where debootstrap is installed. Exit code 77: made, but not tried, for want of root. --arm64 makes them
+# for that machine by Debian's cross compiler, and tries them under qemu by tools/check-packages-arm64.sh.
 #
-#   tools/make-packages.sh
+#   tools/make-packages.sh [--arm64] [OPTION OF CMAKE...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+machine=$(uname -m) build=build/program sysroot= objdump=objdump options=()
+if [ "${1:-}" = --arm64 ]; then
+  shift
+  for tool in aarch64-linux-gnu-g++ qemu-aarch64; do
+    command -v $tool >/dev/null || { echo "$tool is not here: install g++-aarch64-linux-gnu and qemu-user"; exit 1; }
+  done
+  source tools/setup.sh
+  source tools/arm64-sysroot.sh
+  machine=aarch64 build=build/program-arm64 objdump=aarch64-linux-gnu-objdump
+  options=(-DCMAKE_TOOLCHAIN_FILE=cmake/arm64-linux.cmake -DLINEA_SYSROOT="$sysroot")
+  export GOMP_SPINCOUNT=1000 OMP_NUM_THREADS=1  # qemu does not start /proc/self/exe again, and threads wait long in it
+fi
 # RPATH, unlike RUNPATH, also holds for the libraries of libraries.
-cmake -G Ninja -S . -B build/program -DCMAKE_BUILD_TYPE=Release -DLINEA_TESTS=OFF -DLINEA_MPI=OFF \
-  '-DCMAKE_INSTALL_RPATH=$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags >/dev/null
-cmake --build build/program --target linea linea_manual
+cmake -G Ninja -S . -B $build -DCMAKE_BUILD_TYPE=Release -DLINEA_TESTS=OFF -DLINEA_MPI=OFF \
+  '-DCMAKE_INSTALL_RPATH=$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags "${options[@]}" "$@" >/dev/null
+cmake --build $build --target linea linea_manual
 version=$(sed -n 's/^project(linea VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
-name=linea-$version-linux-$(uname -m)
+name=linea-$version-linux-$machine
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 folder=$work/$name
-cmake --install build/program --component program --strip --prefix "$folder" >/dev/null
+cmake --install $build --component program --strip --prefix "$folder" >/dev/null
 
 glibc='/(ld-linux|libc|libm|libmvec|libdl|librt|libpthread|libresolv|libutil)[-.][^/]*$'
 mkdir -p "$folder/lib" "$folder/share/doc/licences"
-ldd build/program/linea | grep -oE '/[^ ]+' >"$work/all"
-grep -vE "$glibc" "$work/all" | while read -r library; do
-  cp -L "$library" "$folder/lib/"
-  for path in "$library" "$(realpath "$library")" "/usr$library" "/usr$(realpath "$library")"; do
+if [ -n "$sysroot" ]; then  # as ldd does, and without the folder that a path of the linker begins with
+  qemu-aarch64 -L "$sysroot" -E LD_TRACE_LOADED_OBJECTS=1 $build/linea | sed "s|$sysroot/|/|"
+else
+  ldd $build/linea
+fi | grep -oE '/[^ ]+' >"$work/all"
+owner() { # path of a library: its package and the package's version
+  local path package
+  if [ -n "$sysroot" ]; then
+    awk -v path="$1" '$3 == path { print $1, $2; exit }' "$sysroot/files"
+    return
+  fi
+  for path in "$1" "$(realpath "$1")" "/usr$1" "/usr$(realpath "$1")"; do
     package=$(dpkg -S "$path" 2>/dev/null | head -n 1 | cut -d: -f1) || true
-    [ -z "$package" ] || break
+    [ -z "$package" ] || { echo "$package $(dpkg-query -W -f '${Version}\n' "$package" | head -n 1)"; return; }
   done
-  copyright=/usr/share/doc/$package/copyright
+}
+grep -vE "$glibc" "$work/all" | while read -r library; do
+  cp -L "$sysroot$library" "$folder/lib/"
+  read -r package package_version <<<"$(owner "$library")"
+  copyright=$sysroot/usr/share/doc/$package/copyright
   [ -n "$package" ] && [ -f "$copyright" ] || { echo "no licence was found for $library"; exit 1; }
   cp -L "$copyright" "$folder/share/doc/licences/$package"
-  echo "lib/$(basename "$library"): $package $(dpkg-query -W -f '${Version}' "$package" | head -n 1)" >>"$work/list"
+  echo "lib/$(basename "$library"): $package $package_version" >>"$work/list"
 done
 # Headers alone, which are compiled into the program.
 for package in libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libstb-dev; do
-  cp -L "/usr/share/doc/$package/copyright" "$folder/share/doc/licences/$package"
+  cp -L "$sysroot/usr/share/doc/$package/copyright" "$folder/share/doc/licences/$package"
   echo "in bin/linea: $package" >>"$work/list"
 done
 sort "$work/list" >"$folder/share/doc/licences/LIST"
-needs=$(objdump -T "$folder"/bin/linea "$folder"/lib/* | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
+needs=$($objdump -T "$folder"/bin/linea "$folder"/lib/* | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
 out=build/packages
-rm -rf $out
 mkdir -p $out
+rm -f $out/*"$machine"*
 tar -C "$work" --owner=0 --group=0 --sort=name --mtime=@0 -czf "$out/$name.tar.gz" "$name"
 echo "$out/$name.tar.gz: $(du -h "$out/$name.tar.gz" | cut -f1), needs ${needs/_/ } or later"
-python3 tools/make_wheel.py "$folder" "$version" "${needs#GLIBC_}" "$(uname -m)" $out
+python3 tools/make_wheel.py "$folder" "$version" "${needs#GLIBC_}" "$machine" $out
 (cd $out && sha256sum -- *.tar.gz *.whl >SHA256SUMS)
+if [ -n "$sysroot" ]; then
+  tools/check-packages-arm64.sh "$out/$name.tar.gz" $out/*"$machine".whl "$sysroot"
+  exit
+fi
 
 [ "$(id -u)" -eq 0 ] && command -v chroot >/dev/null || { echo "Skipped: the test in an empty root folder needs root"; exit 77; }
 bare=$work/bare
@@ -68,4 +97,4 @@ grep "step 2/2" "$work/log" || { cat "$work/log"; exit 1; }
 chroot "$bare" "/$name/bin/linea" sample /tmp/run --count 2 --out /tmp/grid.png >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 test -s "$bare/tmp/grid.png"
 echo "the tarball trains and samples where only glibc is"
-tools/check-wheel.sh $out/*.whl
+tools/check-wheel.sh $out/*"$machine".whl
