@@ -20,9 +20,9 @@ cmake --build build/arm64 --target linea "${programs[@]}"
 export OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000
 if [ "${1:-}" != --losses ]; then
   say "Tests under qemu"
-  # The system does not execute /proc/self/exe for qemu: a program that restarts itself, the commands of lessons. A limit
+  # The system's /proc/self/exe is qemu: a program that restarts itself or compares its file, the commands of lessons. A limit
   # of memory holds for qemu, too. The others take long and depend on no processor.
-  left_out='^(TunedLibraries.StartsTheProgramAgain|Lab|OutOfMemoryTest.AProcessLimitDoesNotHang|Sabotage|Products/ThreadCounts'
+  left_out='^(TunedLibraries.StartsTheProgramAgain|System.KnowsItsProgram|Lab|OutOfMemoryTest.AProcessLimitDoesNotHang|Sabotage|Products/ThreadCounts'
   left_out+='|Attentions/Bf16Conformance|CompareTest)'
   some=(-R '^(Attentions/Conformance|FeatureMap|Gates|OutputHead|Optimizer|Muon|Gdn|Performer|Vq|Resume|Bf16Training|InstructionSets|CommandLine|Terminal)')
   [ "${1:-}" != --all ] || some=()
