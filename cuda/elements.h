@@ -37,6 +37,12 @@ void with_width(bool wide, const Body& body) {
     body(std::integral_constant<int, 1>());
 }
 
+// The two bf16 of a word.
+__device__ __forceinline__ float lower_bf16(uint32_t pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float upper_bf16(uint32_t pair) {
+  return __uint_as_float(pair & 0xFFFF0000u);
+}
+
 template <typename T, int kWidth>
 struct alignas(std::min<size_t>(kWidth * sizeof(T), 16)) Elements {
   T x[kWidth];
@@ -47,10 +53,7 @@ template <int kWidth>
 requires(kWidth > 1) struct alignas(kWidth * 2) Elements<BFloat16, kWidth> {
   uint32_t pair[kWidth / 2];
   __device__ float at(int e) const {
-    const uint32_t word = e % 2 == 0 ? pair[e / 2] << 16 : pair[e / 2] & 0xFFFF0000u;
-    float x;
-    memcpy(&x, &word, sizeof(x));
-    return x;
+    return e % 2 == 0 ? lower_bf16(pair[e / 2]) : upper_bf16(pair[e / 2]);
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include <cuda_pipeline_primitives.h>
 
+#include "cuda/elements.h"
 #include "cuda/tile.h"
 
 namespace linea::cuda {
@@ -28,15 +29,6 @@ __device__ __forceinline__ void each_sum(float (&sums)[kBands][kTiles][4], const
         const int octet = 2 * band + e / 2;
         body(sums[band][t][e], octet, lane / 4 + octet * 8, t * 8 + lane % 4 * 2 + e % 2);
       }
-}
-
-struct alignas(16) EightBf16 {
-  uint32_t pair[4];
-};
-// The two bf16 of a word.
-__device__ __forceinline__ float lower_bf16(uint32_t pair) { return __uint_as_float(pair << 16); }
-__device__ __forceinline__ float upper_bf16(uint32_t pair) {
-  return __uint_as_float(pair & 0xFFFF0000u);
 }
 
 // Rows are padded by eight bf16 so that the eight rows of an ldmatrix matrix have no bank conflicts.
@@ -83,12 +75,9 @@ struct Panel {
     for (int e = 0; e < kRows * kPerRow; e += kBlockThreads) {
       const int index = e + static_cast<int>(threadIdx.x), row = index / kPerRow;
       if (row >= count) continue;
-      EightBf16* const place = reinterpret_cast<EightBf16*>(at(row, index % kPerRow * 8));
-      EightBf16 unit = *place;
-#pragma unroll
-      for (uint32_t& pair : unit.pair)
-        pair = to_bf16_pair(f(lower_bf16(pair), row), f(upper_bf16(pair), row));
-      *place = unit;
+      BFloat16* const unit = at(row, index % kPerRow * 8);
+      each_of_group<8>([&](float from, float& to) { to = f(from, row); },
+                       static_cast<const BFloat16*>(unit), unit);
     }
   }
 

@@ -24,18 +24,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int n = 0; n < kRowsOfBlock; n += kAtOnce) {
     const int row = n + static_cast<int>(threadIdx.x) / kLanes;
     float sum = 0;
-    if (row < left) {
-      const EightBf16 a = *reinterpret_cast<const EightBf16*>(y0 + row * y.row),
-                      b = *reinterpret_cast<const EightBf16*>(dy0 + row * dy.row);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        sum += lower_bf16(a.pair[i]) * lower_bf16(b.pair[i]);
-        sum += upper_bf16(a.pair[i]) * upper_bf16(b.pair[i]);
-      }
-    }
-#pragma unroll
-    for (int distance = 1; distance < kLanes; distance *= 2)
-      sum += __shfl_xor_sync(kWholeWarp, sum, distance);
+    const auto add = [&](float of_y, float of_dy) { sum += of_y * of_dy; };
+    if (row < left) each_of_group<8>(add, y0 + row * y.row, dy0 + row * dy.row);
+    sum = warp_reduce(sum, Sum{}, kLanes);
     if (row < left && part == 0)
       e0[row] = -sum * (d0 == nullptr ? 1.0f : reciprocal_or_zero(d0[row]));
   }
