@@ -42,6 +42,26 @@ Var select(const Var& x, int64_t index) {
                       [index](const Tensor& dy) { return Gradient(dy, index); });
 }
 
+Var concatenate(const std::vector<Var>& xs) {
+  int64_t count = 0;
+  for (const Var& x : xs) count += x.size(0);
+  const Tensor y(xs.at(0).shape().with(0, count), xs[0].dtype());
+  std::vector<int64_t> counts;
+  for (int64_t first = 0; const Var& x : xs) {
+    counts.push_back(x.size(0));
+    ops::copy_into(x.value(), y.rows(first, x.size(0)));
+    first += x.size(0);
+  }
+  return Var::from_op("concatenate", y, xs, [counts](const Tensor& dy) {
+    Gradients gradients;
+    for (int64_t first = 0; const int64_t own : counts) {
+      gradients.emplace_back(dy.rows(first, own));
+      first += own;
+    }
+    return gradients;
+  });
+}
+
 namespace {
 
 // y[:, to ..] = x[:, from ..], `count` columns of rows of x and y.

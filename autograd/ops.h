@@ -28,6 +28,7 @@ Var matmul(const Var& a, const Var& b, bool transpose_a = false, bool transpose_
 Var reshape(const Var& x, const Shape& shape);
 Var rows(const Var& x, int64_t first, int64_t count);     // of the outermost axis
 Var select(const Var& x, int64_t index);                  // of the outermost axis, which it drops
+Var concatenate(const std::vector<Var>& xs);              // along the outermost axis
 Var columns(const Var& x, int64_t first, int64_t count);  // of the innermost axis
 Var join_columns(const std::vector<Var>& xs);  // one after the other; the outer axes are equal
 Var join_rows(const std::vector<Var>& xs);     // [B,H,N_t,D] -> [B,H,sum of N_t,D]

@@ -53,11 +53,12 @@ enum class Of { forward, backward, weights };
 // A thread for each group of columns of each stretch of each sequence b:
 //   forward, backward  y[b,n] = sum_t w[t] x[b, n + step_t]
 //   weights            y[b,stretch,t] = sum of w[b,n] x[b, n + step_t] over the stretch; w is dy
-template <Of kOf, typename T, int kTaps, int kWidth>
+// kNamed: shape.from and shape.to name the rows n + step_t.
+template <Of kOf, typename T, int kTaps, int kWidth, bool kNamed>
 struct Convolved {
   using A = Accumulator<T>;
   static constexpr bool kWeights = kOf == Of::weights, kBackward = kOf == Of::backward,
-                        kImages = kTaps > kTextTaps;
+                        kImages = kTaps > kTextTaps && !kNamed;
   ConvolutionShape shape;
   Taps taps;
   Stretches stretches;
@@ -75,6 +76,8 @@ struct Convolved {
     constexpr int kPlaces = kBackward ? kTaps : 1;  // else n is the reader
     uint32_t place[kPlaces];
     for (int t = 0; t < kPlaces; ++t) place[t] = (n0 + taps.lead[t]) % taps.row;
+    const int32_t* const rows_named =
+        kNamed ? (kBackward ? shape.to : shape.from) + b * shape.N * shape.count : nullptr;
     const int64_t first = (b * shape.N + n0) * C + c;
     const T *from = x + first, *dy = kWeights ? w + first : w;
     auto* to = y + (kWeights ? int64_t{rows} * shape.count * C + c : first);
@@ -83,9 +86,16 @@ struct Convolved {
       Elements<T, kWidth> read[kTaps];  // requested together, each from a row that is there
 #pragma unroll
       for (int t = 0; t < kTaps; ++t) {
-        reads[t] = n - taps.low[t] < taps.span[t] &&
-                   (!kImages || place[kBackward ? t : 0] + taps.shift[t] < taps.row);
-        read[t] = load_elements<T, kWidth>(from + (reads[t] ? taps.step[t] * C : 0));
+        int step = taps.step[t];
+        if constexpr (kNamed) {
+          const int named = t < shape.count ? rows_named[n * shape.count + t] : -1;
+          reads[t] = named >= 0;
+          step = named - static_cast<int>(n);
+        } else {
+          reads[t] = n - taps.low[t] < taps.span[t] &&
+                     (!kImages || place[kBackward ? t : 0] + taps.shift[t] < taps.row);
+        }
+        read[t] = load_elements<T, kWidth>(from + (reads[t] ? step * C : 0));
       }
       A of_n[kWidth] = {};  // dy, or y
       if (kWeights) widen_elements(load_elements<T, kWidth>(dy), of_n);
@@ -107,17 +117,21 @@ struct Convolved {
 
 template <Of kOf, typename T, typename Y>
 void convolve(Context& ctx, const ConvolutionShape& shape, const T* x, const T* w, Y* y) {
-  const auto start = [&](auto taps, auto width) {
+  const auto start = [&](auto taps, auto width, auto named) {
     const Stretches stretches(shape, width);
     for_each(ctx, shape.B * stretches.count * stretches.groups,
-             Convolved<kOf, T, taps, width>{shape, Taps(shape, kOf == Of::backward), stretches, x,
-                                            w, y});
+             Convolved<kOf, T, taps, width, named>{shape, Taps(shape, kOf == Of::backward),
+                                                   stretches, x, w, y});
   };
+  constexpr std::integral_constant<int, kTextTaps> kText;
+  constexpr std::integral_constant<int, kMaxTaps> kAll;
   with_width<T>(rows_are_wide<T>(shape.C, {x, w, y}), [&](auto width) {
-    if (shape.count <= kTextTaps && shape.width == 0)
-      start(std::integral_constant<int, kTextTaps>(), width);
+    if (shape.from != nullptr)
+      start(kAll, width, std::true_type());
+    else if (shape.count <= kTextTaps && shape.width == 0)
+      start(kText, width, std::false_type());
     else
-      start(std::integral_constant<int, kMaxTaps>(), width);
+      start(kAll, width, std::false_type());
   });
 }
 

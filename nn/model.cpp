@@ -27,8 +27,6 @@ void check_skip_blank(const ModelConfig& config) {
       config.dropout == 0,
       "`skip_blank` does not go with `dropout` {}: its random numbers count rows; leave one out",
       config.dropout);
-  require(context().device.kind == DeviceKind::cpu,
-          "`skip_blank` has no kernels for `device` cuda yet: leave one out");
 }
 
 const ModelConfig& checked(const ModelConfig& config) {
@@ -135,7 +133,8 @@ void Model::skip(DecodeState& state, int64_t sequence, int64_t first, int64_t en
 }
 
 bool Model::is_step_capturable() const {
-  return std::all_of(attentions_.begin(), attentions_.end(),
+  return !config_.skip_blank &&
+         std::all_of(attentions_.begin(), attentions_.end(),
                      [](const auto& attention) { return attention->traits().step_capturable; });
 }
 
@@ -165,7 +164,8 @@ void Model::skip_step() {
 }
 
 bool Model::is_capturable() const {
-  return std::all_of(attentions_.begin(), attentions_.end(),
+  return !config_.skip_blank &&  // the host counts positions
+         std::all_of(attentions_.begin(), attentions_.end(),
                      [](const auto& attention) { return attention->traits().training_capturable; });
 }
 

@@ -143,4 +143,11 @@ Var SelfAttention::forward(const Var& residual, const Var& input, const BlockPas
                           dropout);
 }
 
+std::vector<Linear*> SelfAttention::linears() {
+  std::vector<Linear*> all;
+  for (Linear* linear : {&qkv, &gate.down, static_cast<Linear*>(&gate), &output_gate, &out})
+    if (linear->weight.defined()) all.push_back(linear);
+  return all;
+}
+
 }  // namespace linea

@@ -55,6 +55,8 @@ struct SelfAttention {
   // branch alone.
   Var forward(const Var& residual, const Var& x, const BlockPass& pass, LayerState* state) const;
 
+  std::vector<Linear*> linears();  // those that are defined, in the order of their use
+
   int64_t heads;
   CausalConvolution convolution;
   LayerNorm norm;

@@ -95,10 +95,10 @@ Var Transformer::run_packed(const Var& x, const Tensor& ids, bool training, Bloc
   const Var h = reshape(run_blocks(embedding(all, positions.computed), training, pass),
                         {positions.computed.numel(), dim});
   const Var u = add(embedding(all, positions.blank), embedding(h, positions.before));
-  const Var blank = blank_->forward(u, u, {}, nullptr);
-  const auto rows = [dim](const Var& y) { return reshape(y, {1, 1, y.size(0), dim}); };
-  const Var joined = join_rows({rows(h), rows(blank)});
-  return embedding(reshape(joined, {joined.size(2), dim}), positions.order);
+  FeedForward layer = *blank_;
+  cast_weights(layer.weights(), u.dtype());
+  const Var blank = layer.forward(u, u, {}, nullptr);
+  return embedding(concatenate({h, blank}), positions.order);
 }
 
 std::vector<AttentionInputs> Transformer::attention_inputs(const ModelInputs& in) const {
@@ -122,6 +122,7 @@ void Transformer::prepare_for_sampling() {
   linears.push_back(&output_);
   if (context().sizes.panels) return pack_panels(linears, config_.panels);
   for (TransformerBlock& block : blocks_) cast_weights(block.weights(), config_.stored);
+  if (blank_) cast_weights(blank_->weights(), config_.stored);
   cast_weights({&norm_.weight, &norm_.bias, &output_.weight, &output_.bias}, config_.stored);
 }
 
@@ -176,6 +177,7 @@ Tensor Transformer::decode_blank(const DecodeState& state, const Tensor& sequenc
   if (classes_.weight.defined())
     u = plus(u, ops::embedding(classes_.weight.value(), state.classes), sequences);
   if (model.positions_.weight.defined()) u = plus(u, model.positions_.weight.value(), positions);
+  u = ops::cast(u, config_.stored);
   const Var x(plus(u, state.hidden, sequences).reshape({K, 1, config_.dim}));
   return model.outputs(model.blank_->forward(x, x, {}, nullptr))
       .value()

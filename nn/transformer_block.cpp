@@ -32,6 +32,11 @@ Var FeedForward::forward(const Var& residual, const Var& x, const BlockPass& pas
   return add_feed_forward(residual, input, norm, up, down, {pass.dropout, stream_id});
 }
 
+std::vector<Var*> FeedForward::weights() {
+  return {&convolution.weight, &norm.weight, &norm.bias, &up.weight, &up.bias,
+          &down.weight,        &down.bias};
+}
+
 TransformerBlock::TransformerBlock(ParameterInit& init, const ModelConfig& config, int64_t index)
     : layer(index),
       attention(init, prefix_of_layer(layer), config, layer, first_stream(layer)),
@@ -68,21 +73,17 @@ LayerState TransformerBlock::start(const Tensor& positions, DType stored) const 
 }
 
 std::vector<Linear*> TransformerBlock::linears() {
-  std::vector<Linear*> all;
-  for (Linear* linear : std::initializer_list<Linear*>{
-           &attention.qkv, &attention.gate.down, &attention.gate, &attention.output_gate,
-           &attention.out, &feed_forward.up, &feed_forward.down})
-    if (linear->weight.defined()) all.push_back(linear);
+  std::vector<Linear*> all = attention.linears();
+  all.insert(all.end(), {&feed_forward.up, &feed_forward.down});
   return all;
 }
 
 std::vector<Var*> TransformerBlock::weights() {
-  std::vector<Var*> all;
-  for (LayerNorm* norm : {&attention.norm, &feed_forward.norm})
-    all.insert(all.end(), {&norm->weight, &norm->bias});
-  all.insert(all.end(), {&attention.convolution.weight, &attention.output_norm,
-                         &feed_forward.convolution.weight});
-  for (Linear* linear : linears()) all.insert(all.end(), {&linear->weight, &linear->bias});
+  std::vector<Var*> all = feed_forward.weights();
+  all.insert(all.end(), {&attention.norm.weight, &attention.norm.bias,
+                         &attention.convolution.weight, &attention.output_norm});
+  for (Linear* linear : attention.linears())
+    all.insert(all.end(), {&linear->weight, &linear->bias});
   return all;
 }
 

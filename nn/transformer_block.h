@@ -18,6 +18,7 @@ struct FeedForward {
 
   // x [B,N,dim], or with a state one position [B,1,dim]; residual undefined: the branch alone.
   Var forward(const Var& residual, const Var& x, const BlockPass& pass, LayerState* state) const;
+  std::vector<Var*> weights();
 
   CausalConvolution convolution;
   LayerNorm norm;

@@ -28,10 +28,10 @@ BOUNDS = {
     "gradient_of_query_tiles<128>": (690, 255), "gradient_of_query_tiles<64>": (510, 168),
     "gradient_of_key_tiles<128>": (580, 255), "gradient_of_key_tiles<64>": (630, 255),
     # A position of 8 columns a thread: at most 15 and 25 instructions for 32 elements.
-    "each_kernel<Convolved<(Of)0, BFloat16, 4, 8> >": (120, 128),
-    "each_kernel<Convolved<(Of)1, BFloat16, 4, 8> >": (120, 128),
-    "each_kernel<Convolved<(Of)0, BFloat16, 6, 8> >": (200, 128),
-    "each_kernel<Convolved<(Of)1, BFloat16, 6, 8> >": (200, 128),
+    "each_kernel<Convolved<(Of)0, BFloat16, 4, 8, false> >": (120, 128),
+    "each_kernel<Convolved<(Of)1, BFloat16, 4, 8, false> >": (120, 128),
+    "each_kernel<Convolved<(Of)0, BFloat16, 6, 8, false> >": (200, 128),
+    "each_kernel<Convolved<(Of)1, BFloat16, 6, 8, false> >": (200, 128),
     "each_team_kernel<WarpTeam, RecurrentStep<BFloat16, 8, true> >": (1050, 128),
     # 256 elements a warp: a row, or as many shorter rows as that. Loops hold the branches with and without a bias, weights or a
     # group of eight.

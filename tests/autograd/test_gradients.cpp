@@ -118,6 +118,11 @@ TEST(Gradients, ShapesAndParts) {
   expect_true("reshape", [](const Vars& in) { return reshape(in[0], {6, 2}); }, {draw({3, 4})});
   expect_true("rows", [](const Vars& in) { return rows(in[0], 1, 2); }, {draw({4, 3})});
   expect_true("select", [](const Vars& in) { return select(in[0], 2); }, {draw({3, 2, 2})});
+  expect_true("concatenate",
+              [](const Vars& in) {
+                return concatenate({in[0], in[1], in[0]});
+              },
+              {draw({2, 3}), draw({1, 3})});
   expect_true("split_heads", [](const Vars& in) { return split_heads(in[0], 3, 2); },
               {draw({2, 3, 12})});
   expect_true("split_heads, a part",

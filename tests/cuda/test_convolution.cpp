@@ -3,6 +3,37 @@
 namespace linea::cuda_tests {
 namespace {
 
+// `from` and `to` name other rows than the offsets.
+TEST(CudaConvolution, NamedRows) {
+  ConvolutionShape shape{.count = 5, .offset = {0, 1, 2, 5, 6}, .B = 2, .N = 40, .C = 0};
+  std::vector<int32_t> from(static_cast<size_t>(shape.B * shape.N * shape.count), -1), to = from;
+  for (int64_t b = 0; b < shape.B; ++b)
+    for (int64_t n = 0; n < shape.N; ++n)
+      for (int t = 0; t < shape.count; ++t) {
+        const int64_t source = t == 0 ? n : (n - t) / 2 * 2 - 3 * t + n % 2 - b;
+        const auto own = static_cast<size_t>((b * shape.N + n) * shape.count + t);
+        if (source < 0 || (n + t) % 7 == 0) continue;
+        from[own] = static_cast<int32_t>(source);
+        to[static_cast<size_t>((b * shape.N + source) * shape.count + t)] = static_cast<int32_t>(n);
+      }
+  for (const int64_t columns : {21, 40})
+    expect_parity([&](auto t) {
+      using T = decltype(t);
+      const Tensor sources = Tensor::from(from, {shape.B, shape.N, shape.count}),
+                   readers = Tensor::from(to, sources.shape());
+      shape.C = columns;
+      shape.from = sources.data<int32_t>();
+      shape.to = readers.data<int32_t>();
+      const Shape all{shape.B, shape.N, shape.C}, weights{shape.count, shape.C};
+      const Tensor x = input<T>(all, 1), w = input<T>(weights, 2), dy = input<T>(all, 3),
+                   y = unset<T>(all), dx = unset<T>(all), dw = unset<T>(weights);
+      table<T>().convolution(context(), shape, x.data<T>(), w.data<T>(), y.data<T>());
+      table<T>().convolution_backward(context(), shape, x.data<T>(), w.data<T>(), dy.data<T>(),
+                                      dx.data<T>(), dw.data<T>());
+      return std::vector<Tensor>{y, dx, dw};
+    });
+}
+
 TEST(CudaConvolution, ForwardBackwardAndStep) {
   const ConvolutionShape text{.count = 4, .offset = {0, 1, 2, 3}, .B = 2, .N = 3, .C = 33};
   const ConvolutionShape long_text{.count = 3, .offset = {0, 2, 5}, .B = 2, .N = 50, .C = 24};

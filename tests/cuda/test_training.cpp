@@ -88,11 +88,7 @@ class CudaTraining : public testing::TestWithParam<Variant> {
   }
 };
 
-TEST_P(CudaTraining, StepsMatchTheCpu) {
-  const int64_t steps = a_share() ? 2 : 4;
-  const Trained expected = train(config(), steps);
-  const On device(kCuda);
-  const Trained got = train(config(), steps);
+void expect_alike(const Trained& got, const Trained& expected) {
   for (size_t step = 0; step < expected.losses.size(); ++step)
     EXPECT_NEAR(got.losses[step], expected.losses[step], 2e-5 * static_cast<double>(step + 1))
         << "step " << step;
@@ -109,6 +105,13 @@ TEST_P(CudaTraining, StepsMatchTheCpu) {
     EXPECT_LE(static_cast<double>(apart), 0.02 * static_cast<double>(expected.weights[i].size()))
         << "parameter " << i;
   }
+}
+
+TEST_P(CudaTraining, StepsMatchTheCpu) {
+  const int64_t steps = a_share() ? 2 : 4;
+  const Trained expected = train(config(), steps);
+  const On device(kCuda);
+  expect_alike(train(config(), steps), expected);
 }
 
 void expect_same_bits(const Trained& first, const Trained& second) {
@@ -131,6 +134,26 @@ TEST_P(CudaTraining, CapturedStepsMatchEagerOnes) {
   expect_same_bits(recorded, plain);
   EXPECT_EQ(recorded.memory[3], recorded.memory[2]);
   EXPECT_EQ(plain.memory[3], plain.memory[2]);
+}
+
+// Its sequences have other lengths at each step, so that none is captured.
+TEST(CudaSteps, SkippedBlanksMatchTheCpu) {
+  RunConfig settings = small("linear");
+  settings.attention_settings["rule"] = "gated";
+  settings.layer_convolution = "2d";
+  settings.skip_blank = true;
+  settings.dropout = 0;
+  settings.dtype = "fp32";
+  const Trained expected = train(settings, 3);
+  const On device(kCuda);
+  const Trained got = train(settings, 3);
+  EXPECT_FALSE(got.recorded);
+  expect_alike(got, expected);
+  expect_same_bits(train(settings, 3), got);
+  settings.dtype = "bf16";
+  const Trained halves = train(settings, 3);
+  for (size_t step = 0; step < 3; ++step)
+    EXPECT_NEAR(halves.losses[step], got.losses[step], 0.02 * got.losses[step]);
 }
 
 TEST(CudaSteps, CapturedBf16StepsMatchEagerOnes) {

@@ -248,7 +248,8 @@ void print_text(const PreparedRun& run, const Report& report) {
     if (run.task->has(split)) fmt::print(" {} {}", split_name(split), run.task->rows(split));
   fmt::print("\nstep           {} tokens ({} rows of {}, {} times)\n", report.tokens,
              run.config.batch, run.task->length(), run.config.accumulate);
-  fmt::print("FLOPs          {} a token, {:.3g} a step\n", number(report.flops_per_token),
+  fmt::print("FLOPs          {} a token, {}{:.3g} a step\n", number(report.flops_per_token),
+             run.config.skip_blank ? "at most " : "",
              report.flops_per_token * static_cast<double>(report.tokens));
   const MemoryParts& parts = report.memory.parts;
   const auto bytes = [](size_t x) { return format_bytes(static_cast<double>(x)); };
