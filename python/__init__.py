@@ -14,7 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import metadata
 
+__version__ = metadata.version("linea-attention")
 PROGRAM = pathlib.Path(__file__).parent / "bin" / "linea"
 
 

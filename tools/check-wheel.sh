@@ -36,6 +36,8 @@ import subprocess
 
 import linea_attention
 
+version = subprocess.run(["/tmp/venv/bin/linea", "--version"], capture_output=True, check=True, text=True).stdout
+assert linea_attention.__version__ in version, (linea_attention.__version__, version)
 lines = list(linea_attention.train("/tmp/mine", task="text", data="/tmp/text.txt", length=32, layers=1, heads=2, dim=16,
                                    ffn=32, batch=2, steps=20, warmup=2))
 losses = [line["loss"] for line in lines if "loss" in line]

@@ -24,9 +24,11 @@ if [ "${1:-}" = --arm64 ]; then
   options=(-DCMAKE_TOOLCHAIN_FILE=cmake/arm64-linux.cmake -DLINEA_SYSROOT="$sysroot")
   export GOMP_SPINCOUNT=1000 OMP_NUM_THREADS=1  # qemu does not start /proc/self/exe again, and threads wait long in it
 fi
-# RPATH, unlike RUNPATH, also holds for the libraries of libraries.
-cmake -G Ninja -S . -B $build -DCMAKE_BUILD_TYPE=Release -DLINEA_TESTS=OFF -DLINEA_MPI=OFF \
-  '-DCMAKE_INSTALL_RPATH=$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags "${options[@]}" "$@" >/dev/null
+# RPATH, unlike RUNPATH, also holds for the libraries of libraries. The shared library of C++ needs glibc 2.36, the static one
+# what the program calls of it: so is libfmt, which needs the shared one, compiled into the program.
+cmake -G Ninja -S . -B $build -DCMAKE_BUILD_TYPE=Release -DLINEA_TESTS=OFF -DLINEA_MPI=OFF -DCMAKE_CXX_FLAGS=-DFMT_HEADER_ONLY \
+  '-DCMAKE_INSTALL_RPATH=$ORIGIN/../lib' \
+  '-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -Wl,--as-needed,--disable-new-dtags' "${options[@]}" "$@" >/dev/null
 cmake --build $build --target linea linea_manual
 version=$(sed -n 's/^project(linea VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 name=linea-$version-linux-$machine
@@ -61,11 +63,14 @@ grep -vE "$glibc" "$work/all" | while read -r library; do
   cp -L "$copyright" "$folder/share/doc/licences/$package"
   echo "lib/$(basename "$library"): $package $package_version" >>"$work/list"
 done
-# Headers alone, which are compiled into the program.
-for package in libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libstb-dev; do
+# What is compiled into the program: headers alone, and the static library of C++.
+for package in libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libstb-dev libfmt-dev; do
   cp -L "$sysroot/usr/share/doc/$package/copyright" "$folder/share/doc/licences/$package"
   echo "in bin/linea: $package" >>"$work/list"
 done
+compiler=$(${CXX:-g++} -dumpversion)
+cp -L "/usr/share/doc/libstdc++-$compiler-dev/copyright" "$folder/share/doc/licences/libstdc++"
+echo "in bin/linea: libstdc++ $compiler" >>"$work/list"
 sort "$work/list" >"$folder/share/doc/licences/LIST"
 needs=$($objdump -T "$folder"/bin/linea "$folder"/lib/* | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
 out=build/packages
