@@ -28,7 +28,7 @@ fi
 # what the program calls of it: so is libfmt, which needs the shared one, compiled into the program.
 cmake -G Ninja -S . -B $build -DCMAKE_BUILD_TYPE=Release -DLINEA_TESTS=OFF -DLINEA_MPI=OFF -DCMAKE_CXX_FLAGS=-DFMT_HEADER_ONLY \
   '-DCMAKE_INSTALL_RPATH=$ORIGIN/../lib' \
-  '-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -Wl,--as-needed,--disable-new-dtags' "${options[@]}" "$@" >/dev/null
+  '-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -Wl,--gc-sections,--as-needed,--disable-new-dtags' "${options[@]}" "$@" >/dev/null
 cmake --build $build --target linea linea_manual
 version=$(sed -n 's/^project(linea VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 name=linea-$version-linux-$machine
