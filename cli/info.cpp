@@ -43,7 +43,11 @@ AttentionTraits traits_of(const AttentionEntry& entry) {
   options.length = 1024;
   options.image_width = 32;
   options.image_channels = 1;
-  return make_smallest(options)->traits();
+  AttentionTraits traits = make_smallest(options)->traits();
+  options.turn = 1;  // the other pattern, where layers take turns
+  traits.state_growth =
+      std::max(traits.state_growth, make_smallest(options)->traits().state_growth);
+  return traits;
 }
 
 // Its settings as flags with their defaults, and the variants that `linea verify` checks.

@@ -87,12 +87,15 @@ std::string section(const char* title, const std::vector<Entry>& entries) {
 
 const std::vector<Entry> kExitCodes = {
     {"0", "done"},
+    {"1", "linea lab check: the answer is not right"},
     {"2", "usage: an unknown or impossible option, no such device"},
     {"3", "bad input: a path or run that is missing, unreadable, truncated or of another format"},
     {"4", "numeric failure: NaN, or a check of verify that fails"},
     {"5", "out of memory"},
     {"6", "writing failed"},
-    {"75", "stopped by a signal or --max-time; the run is saved"}};
+    {"7", "of several processes one was lost or differs; the run ends as of its last checkpoint"},
+    {"75", "stopped by a signal or --max-time; the run is saved"},
+    {"130", "stopped by a second Ctrl-C; nothing is saved"}};
 
 const std::vector<Entry> kFiles = {
     {"RUN/config.toml", "the settings of a run, which linea train --config repeats"},

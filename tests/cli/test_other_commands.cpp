@@ -60,6 +60,9 @@ TEST_F(OtherCommands, InfoHasFactsOfAttentions) {
       EXPECT_EQ(facts["cuda"], false);
       EXPECT_EQ(facts["settings"], (nlohmann::json{{"beta_range", 1}, {"gate_rank", 0}}));
     }
+    if (name == "axial") {
+      EXPECT_EQ(facts["state_growth"], 2);  // its second layer reads a column
+    }
     if (name == "linear") {
       EXPECT_EQ(facts["bidirectional"], true);
       EXPECT_EQ(facts["rotary"], false);

@@ -109,7 +109,7 @@ void check_sequence_ranks(const Model& model, const Task& task, int64_t parts) {
     const Attention& attention = *model.attentions()[static_cast<size_t>(layer)];
     require(attention.traits().takes_parts,
             "`attention` {} has no state of fixed size that one process could send to the next: "
-            "choose linear, performer, soft-vq, vq, gdn, ssd, retnet, gla or kda, or {}",
+            "choose linear, performer, soft-vq, vq, gdn, ssd, retnet, gla, kda or average, or {}",
             label_of(config.attention_of(layer)), remedy);
   }
   const int64_t N = task.length(), reach = convolution_reach(config);
