@@ -122,6 +122,9 @@ class Comparer {
            run.task);
     tasks[run.task] = make_task(task_options(run.config, ""));
     shapes_[run.task] = tasks[run.task]->shape();
+    // Settings that fit no model of the task, before anything is written.
+    if (exclusion(run).empty())
+      static_cast<void>(make_model(model_config(run.config, shapes_[run.task])));
   }
 
   // What a run of the folder was trained with is what is asked for now, but for threads and the like.

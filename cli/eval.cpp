@@ -145,7 +145,7 @@ void add_eval(CLI::App& program, int& exit_code) {
       "through all of it, with a table of the loss along it (models without positions)",
       OptionKind::shows_default);
   set_choices(command, "--context", {"windows", "carried"});
-  add_weights_flag(command, options->weights);
+  add_weights_flag(command, options->weights, false);
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
   add_option(command, "--device", options->device,
              "cpu, cuda, or a device by number such as cuda:1", OptionKind::shows_default);

@@ -318,7 +318,7 @@ void add_judge(CLI::App& program, int& exit_code) {
   add_option(command, "--tokens", options->tokens, "tokens of a text", OptionKind::shows_default);
   add_flag(command, "--best", options->best,
            "the checkpoint with the lowest validation loss; default: the newest");
-  add_weights_flag(command, options->weights);
+  add_weights_flag(command, options->weights, true);
   add_option(command, "--data", options->data, "the run's data, if moved since training");
   add_option(
       command, "--out", options->out,

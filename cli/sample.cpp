@@ -2,7 +2,9 @@
 // as it is sampled.
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -129,6 +131,8 @@ bool next_line(std::string& line, size_t& bytes) {
   while ((c = std::getchar()) != EOF && c != '\n')
     if (++bytes <= kMaxLine) line += static_cast<char>(c);
   drop_carriage_return(line);
+  if (std::ferror(stdin) != 0)
+    fail(ErrorKind::input, "standard input cannot be read: {}", std::strerror(errno));
   return c != EOF || bytes > 0;
 }
 
@@ -223,7 +227,7 @@ void add_flags(CLI::App& command, SampleOptions& options) {
                   kImages, kCompletions, kNllMaps));
   add_flag(command, "--best", options.best,
            "the checkpoint with the lowest validation loss; default: the newest");
-  add_weights_flag(command, options.weights);
+  add_weights_flag(command, options.weights, true);
   add_option(command, "--out", options.out,
              "PNG file to write; default: grid.png, or grid-2.png and so on if it exists");
   add_option(
@@ -298,6 +302,11 @@ void check_flags(const CLI::App& command, const SavedModel& saved, const SampleO
 
 void run_sample(const CLI::App& command, SampleOptions& options) {
   check_png_name(options.out);
+  for (const auto& [flag, file] :
+       {std::pair("--prompts", &options.prompts), {"--prompt-file", &options.prompt_file}})
+    require(!was_given(command, flag) || !file->empty(), "{} is empty; name a file", flag);
+  for (const std::string& image : options.complete)
+    require(!image.starts_with("--"), "--complete needs an image before {}", image);
   check_sampling_flags(options.sampling, options.seed);
   options.dtype = chosen_dtype(options.dtype, options.device);
   const std::string dtype = options.dtype.empty() ? "fp32" : options.dtype;

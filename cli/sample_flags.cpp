@@ -29,9 +29,10 @@ void add_sampling_flags(CLI::App& command, SamplingOptions& sampling, int64_t& s
   add_option(command, "--seed", seed, "random seed", OptionKind::shows_default);
 }
 
-void add_weights_flag(CLI::App& command, std::string& weights) {
+void add_weights_flag(CLI::App& command, std::string& weights, bool best) {
   add_option(command, "--weights", weights,
-             "the weights of a checkpoint's step, or their average by --ema; --best follows",
+             fmt::format("the weights of a checkpoint's step, or their average by --ema{}",
+                         best ? "; --best follows" : ""),
              OptionKind::shows_default);
   set_choices(command, "--weights", {kLastWeights, kAverageWeights});
 }

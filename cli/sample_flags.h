@@ -17,7 +17,7 @@ void add_sampling_flags(CLI::App& command, SamplingOptions& sampling, int64_t& s
 void check_sampling_flags(SamplingOptions& sampling, int64_t seed);
 
 // --weights, which weights_named (train/weights.h) reads.
-void add_weights_flag(CLI::App& command, std::string& weights);
+void add_weights_flag(CLI::App& command, std::string& weights, bool best);  // best: with --best
 
 // Checks --out. Error: ErrorKind::usage where the name has another extension than .png.
 void check_png_name(const std::string& out);

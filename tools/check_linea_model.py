@@ -79,6 +79,8 @@ def cases():
     for attention in "softmax", "softmax --window 5", "linear --rule delta --feature dpfp", "gdn/softmax", "retnet", "lsh", "routing", "prior":
         yield COPY, f"--positions rotary --attention {attention}"
     yield COPY, "--positions none --attention linear --rule gated"
+    for more in "none --attention prior --prior span --ramp 4", "none --attention informer --factor 1", "rotary --attention softmax":
+        yield DIGITS, f"--positions {more}"
     yield COPY, "--reversible"
     yield DIGITS, "--class-token --tie"
     yield DIGITS, "--class-token --class-embedding every"
@@ -103,7 +105,7 @@ def difference(build, run_folder):
     """The largest difference as a part of the largest score."""
     model = linea_model.load(run_folder)
     table, positions = (model.tensors.get(f"{name}_embedding.weight") for name in ("token", "position"))
-    length = 24 if positions is None else len(positions)
+    length = model.length if positions is None else len(positions)
     tokens = np.random.default_rng(1).integers(0, len(table), length)
     if model.settings.get("skip_blank"):
         tokens[1:] *= np.random.default_rng(2).random(length - 1) < 0.05  # most positions are blank

@@ -309,10 +309,10 @@ class Model:
             vocabulary = {"kind": "bytes", "tokens": list(range(256))}
         self.codes, self.of_bytes = vocabulary.get("tokens", []), vocabulary.get("kind") == "bytes"
         self.start = self.codes.index(10) if 10 in self.codes else 0  # before the first token: the newline
-        self.length = len(tensors.get("position_embedding.weight", ())) or settings.get("length", 0)
+        of_image = settings.get("size", 0) ** 2 * settings.get("channels", 1)
+        self.length = len(tensors.get("position_embedding.weight", ())) or settings.get("length") or of_image
         choose("the task", settings["task"], TASKS.split())
-        choose("what is predicted,", settings.get("predict", "pixels"), ["pixels"])
-        self([0])  # refuses what is not known
+        self(choose("what is predicted,", settings.get("predict", "pixels"), {"pixels": [0]}))  # refuses what is not known
         for name in tensors:
             if name not in self.used and not name.endswith(("codebook_counts", "codebook_sums", "centroid_sums")):  # of training
                 raise ValueError(f"the tensor '{name}' is not known here")
@@ -548,8 +548,8 @@ class Model:
         return sum_rule(from_logs(q @ codes.swapaxes(1, 2))[0], p, v, 0)
 
     def feed_forward(self, block, x):
-        x = self.norm(block + "norm2", self.convolution(block + "convolution2", x))
-        return self.linear(block + "down", gelu(self.linear(block + "up", x)))
+        normed = self.norm(block + "norm2", self.convolution(block + "convolution2", x))
+        return self.linear(block + "down", gelu(self.linear(block + "up", normed)))
 
     def not_blank(self, tokens):
         """The positions whose token has one that is not 0 near it: in the two pixels before it or in five of the two rows

@@ -20,7 +20,7 @@ BUDGETS = {
     "cuda": 10610,
     "data": 5759,
     "train": 6747,
-    "bench": 3977,
+    "bench": 3979,
     "lab": 4680,
     "cli": 1254,
 }

@@ -194,9 +194,9 @@ Score evaluate_carried(const Model& model, const Task& task, Split split,
   const auto takes_parts = [](const auto& attention) { return attention->traits().takes_parts; };
   require(model.is_unbounded() &&
               std::all_of(model.attentions().begin(), model.attentions().end(), takes_parts),
-          "a state is carried by models without positions whose attentions have a state of fixed "
-          "size: train one "
-          "with --positions none --attention linear, or evaluate windows");
+          "a state is carried by models without positions whose attentions are sums over keys: "
+          "linear, performer, soft-vq, vq, gdn, ssd, retnet, gla, kda or average; train one with "
+          "--positions none, or evaluate windows");
   const int64_t rows = task.rows(split), N = task.length(),
                 together = std::max<int64_t>(1, kCarriedTokens / N);
   CarriedStates states;

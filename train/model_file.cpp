@@ -151,7 +151,7 @@ void check_vocabulary(const SafetensorsFile& file, const std::string& path,
   if (saved == vocabulary) return;
   if (is_class_list(saved) || is_class_list(vocabulary))
     fail(ErrorKind::input,
-         "{} was trained with {}, this run has {}; use a folder with the same classes", path,
+         "{} was trained with {}, this run has {}; keep the classes, and `class_token`", path,
          describe_classes(saved), describe_classes(vocabulary));
   if (saved.empty())
     fail(ErrorKind::input, "{} was not trained on text, but this run is; {}", path, hint);

@@ -158,7 +158,7 @@ std::vector<AttentionEntry> sparse_aliases() {
       const Settings& settings = options.settings;
       require(!alias.of_images || options.image_width > 0,
               "`attention` {} needs an image: choose a task of images, without `skip_blank`, or "
-              "another attention",
+              "another attention (in `linea attend` --image-width)",
               options.name);
       return make_sparse(options, settings.has("block") ? settings.integer("block") : 64,
                          expressions_of(alias, options));

@@ -45,6 +45,11 @@ TEST_F(CompareTest, RunsAreOrdinaryAndFinishedOnesAreSkipped) {
   EXPECT_NE(bytes("c/compare.md").find("| local † |"), std::string::npos);
 }
 
+TEST_F(CompareTest, SettingsThatFitNoTaskAreRefusedBeforeAnythingIsWritten) {
+  refused(2, kCompare + "--attentions linear --skip-blank --out c", {"--skip-blank"});
+  EXPECT_FALSE(exists("c"));
+}
+
 // The folders of runs are large: compare.json stands for those that were deleted.
 TEST_F(CompareTest, DeletedRunsStayRows) {
   done(kCompare + "--attentions linear --steps 3 --out c");

@@ -159,6 +159,8 @@ TEST_F(Images, WithSkippedBlanksAreScoredAndCompleted) {
   done(complete + "once.png");
   done(complete + "again.png");
   EXPECT_EQ(bytes("once.png"), bytes("again.png"));
+  refused(3, "sample run --complete nosuch.png --out no.png", {"nosuch.png", "no such file"});
+  refused(2, "sample run --complete --out no.png", {"--complete needs an image before --out"});
   refused(2, kDigits + " --skip-blank --attention axial --out no", {"without --skip-blank"});
   refused(2, kDigits + " --skip-blank --predict class --rule gated --out no", {"predicts a class"});
   refused(2, "bench train --preset digits-demo --skip-blank", {"--skip-blank", "random"});

@@ -16,6 +16,17 @@ class SampleText : public ProgramTest {
   }
 };
 
+TEST_F(SampleText, AnInputThatCannotBeReadIsAnError) {
+  const auto code_of = [&](const std::string& more) {
+    const std::string command =
+        "cd '" + path("") + "' && '" LINEA_PROGRAM "' sample run " + more + " >out 2>err";
+    return WEXITSTATUS(std::system(command.c_str()));
+  };
+  EXPECT_EQ(code_of("--interactive <."), 3);
+  EXPECT_NE(bytes("err").find("standard input cannot be read"), std::string::npos) << bytes("err");
+  for (const char* flag : {"--prompts ''", "--prompt-file ''"}) EXPECT_EQ(code_of(flag), 2) << flag;
+}
+
 // A line without an end does not fill the memory.
 TEST_F(SampleText, ALineIsBounded) {
   put("lines.txt", std::string((size_t{1} << 20) + 5, 'a') + "\nab\r\n");

@@ -32,11 +32,11 @@ GivenImage from_data(const std::string& name, const Task& task, Split split, int
 }
 
 GivenImage from_file(const std::string& name, const TaskShape& shape, int64_t class_label) {
-  require(shape.classes == 0 || class_label >= 0,
-          "{}: this model needs a class, 0 to {}; choose it with `class`", name, shape.classes - 1);
   GivenImage image{name, shape.start, {}};
   for (const uint8_t gray : read_image(name, shape.side, shape.channels))
     image.tokens.push_back(gray_to_token(gray, shape.levels));
+  require(shape.classes == 0 || class_label >= 0,
+          "{}: this model needs a class, 0 to {}; choose it with `class`", name, shape.classes - 1);
   return image;
 }
 

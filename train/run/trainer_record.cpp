@@ -143,11 +143,12 @@ std::string Trainer::divergence_hint() const {
   for (const AppliedSetting& applied : applied_settings(config_))
     if (applied.setting.key == "muon_lr")
       rates = fmt::format("--muon-lr ({}), {}", to_string(applied.value), rates);
-  return fmt::format("{}: lower {} or --clip ({})",
-                     saved_step_ < 0
-                         ? "nothing was saved yet"
-                         : fmt::format("the checkpoint of step {} is good", saved_step_),
-                     rates, config_.clip);
+  return fmt::format(
+      "{}: lower {} or {}",
+      saved_step_ < 0 ? "nothing was saved yet"
+                      : fmt::format("the checkpoint of step {} is good", saved_step_),
+      rates,
+      config_.clip > 0 ? fmt::format("--clip ({})", config_.clip) : "limit gradients by --clip 1");
 }
 
 // Every validation takes the same rows of the split, so that their losses compare; the last one
