@@ -23,7 +23,7 @@ if [ "${1:-}" != --losses ]; then
   # The system's /proc/self/exe is qemu: a program that restarts itself or compares its file, the commands of lessons. A limit
   # of memory holds for qemu, too. The others take long and depend on no processor.
   left_out='^(TunedLibraries.StartsTheProgramAgain|System.KnowsItsProgram|Lab|OutOfMemoryTest.AProcessLimitDoesNotHang|Sabotage|Products/ThreadCounts'
-  left_out+='|Attentions/Bf16Conformance|CompareTest)'
+  left_out+='|Attentions/Bf16Conformance|CompareTest|Resume.AStopDuringSamplingIsHonored|Bf16Training.IsNearFloatAndRepeatsItsBits)'
   some=(-R '^(Attentions/Conformance|FeatureMap|Gates|OutputHead|Optimizer|Muon|Gdn|Performer|Vq|Resume|Bf16Training|InstructionSets|CommandLine|Terminal)')
   [ "${1:-}" != --all ] || some=()
   run_tests arm64 -L '^(base|parallel|tensor|autograd|data)$' -E "$left_out"
