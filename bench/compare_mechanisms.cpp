@@ -56,10 +56,10 @@ int family_of(const std::string& attention) {
 
 std::string growth_of(const std::string& attention) {
   double growth = 0;
-  for (const AttentionOptions& item : parse_attentions(attention)) try {
-      const auto one = make_smallest(item);
-      if (!one->traits().not_causal.empty()) return "-";
-      growth = std::max(growth, one->traits().state_growth);
+  for (AttentionOptions item : parse_attentions(attention)) try {
+      if (!make_smallest(item)->traits().not_causal.empty()) return "-";
+      for (item.turn = 0; item.turn < 4; ++item.turn)  // layers may take patterns in turn
+        growth = std::max(growth, make_smallest(item)->traits().state_growth);
     } catch (const Error&) {
       return "-";  // needs an image
     }

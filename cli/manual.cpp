@@ -93,9 +93,10 @@ const std::vector<Entry> kExitCodes = {
     {"4", "numeric failure: NaN, or a check of verify that fails"},
     {"5", "out of memory"},
     {"6", "writing failed"},
-    {"7", "of several processes one was lost or differs; the run ends as of its last checkpoint"},
+    {"7",
+     "of several processes one was lost or differs; --resume continues from the last checkpoint"},
     {"75", "stopped by a signal or --max-time; the run is saved"},
-    {"130", "stopped by a second Ctrl-C; nothing is saved"}};
+    {"130", "stopped by a second Ctrl-C; nothing more is saved"}};
 
 const std::vector<Entry> kFiles = {
     {"RUN/config.toml", "the settings of a run, which linea train --config repeats"},

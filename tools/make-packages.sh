@@ -24,8 +24,8 @@ if [ "${1:-}" = --arm64 ]; then
   options=(-DCMAKE_TOOLCHAIN_FILE=cmake/arm64-linux.cmake -DLINEA_SYSROOT="$sysroot")
   export GOMP_SPINCOUNT=1000 OMP_NUM_THREADS=1  # qemu does not start /proc/self/exe again, and threads wait long in it
 fi
-# RPATH, unlike RUNPATH, also holds for the libraries of libraries. The shared library of C++ needs glibc 2.36, the static one
-# what the program calls of it: so is libfmt, which needs the shared one, compiled into the program.
+# RPATH, unlike RUNPATH, also holds for the libraries of libraries. The shared library of C++ needs glibc 2.36; of the static one
+# the program takes only what needs 2.35. libfmt.so would bring the shared one back, so its headers are compiled in.
 cmake -G Ninja -S . -B $build -DCMAKE_BUILD_TYPE=Release -DLINEA_TESTS=OFF -DLINEA_MPI=OFF -DCMAKE_CXX_FLAGS=-DFMT_HEADER_ONLY \
   '-DCMAKE_INSTALL_RPATH=$ORIGIN/../lib' \
   '-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -Wl,--gc-sections,--as-needed,--disable-new-dtags' "${options[@]}" "$@" >/dev/null
@@ -68,13 +68,14 @@ for package in libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libstb-dev li
   cp -L "$sysroot/usr/share/doc/$package/copyright" "$folder/share/doc/licences/$package"
   echo "in bin/linea: $package" >>"$work/list"
 done
-compiler=$(${CXX:-g++} -dumpversion)
+compiler=$("$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' $build/CMakeCache.txt)" -dumpversion)
 cp -L "/usr/share/doc/libstdc++-$compiler-dev/copyright" "$folder/share/doc/licences/libstdc++"
 echo "in bin/linea: libstdc++ $compiler" >>"$work/list"
 sort "$work/list" >"$folder/share/doc/licences/LIST"
 needs=$($objdump -T "$folder"/bin/linea "$folder"/lib/* | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
 out=build/packages
 mkdir -p $out
+[[ ${needs#GLIBC_2.} -le 35 ]] || { echo "$needs is needed, and the documents promise 2.35"; exit 1; }
 rm -f $out/*"$machine"*
 tar -C "$work" --owner=0 --group=0 --sort=name --mtime=@0 -czf "$out/$name.tar.gz" "$name"
 echo "$out/$name.tar.gz: $(du -h "$out/$name.tar.gz" | cut -f1), needs ${needs/_/ } or later"

@@ -24,7 +24,10 @@ TEST_F(SampleText, AnInputThatCannotBeReadIsAnError) {
   };
   EXPECT_EQ(code_of("--interactive <."), 3);
   EXPECT_NE(bytes("err").find("standard input cannot be read"), std::string::npos) << bytes("err");
-  for (const char* flag : {"--prompts ''", "--prompt-file ''"}) EXPECT_EQ(code_of(flag), 2) << flag;
+  for (const char* flag : {"--prompts ''", "--prompt-file ''"}) {
+    EXPECT_EQ(code_of(flag), 2) << flag;
+    EXPECT_NE(bytes("err").find("is empty; name a file"), std::string::npos) << bytes("err");
+  }
 }
 
 // A line without an end does not fill the memory.
