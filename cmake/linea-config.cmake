@@ -1,5 +1,10 @@
 # find_package(linea): linea::linea is the library, tensor to train and data; linea::program the command line.
 include(CMakeFindDependencyMacro)
+if(APPLE)  # Homebrew keeps these out of the folders that are searched
+  foreach(prefix /opt/homebrew/opt /usr/local/opt)
+    list(APPEND CMAKE_PREFIX_PATH ${prefix}/libomp ${prefix}/openssl@3)
+  endforeach()
+endif()
 find_dependency(OpenMP COMPONENTS CXX)
 find_dependency(ZLIB)
 find_dependency(OpenSSL COMPONENTS Crypto)

@@ -5,7 +5,7 @@
     for metrics in linea_attention.train(out="runs/mine", preset="digits-demo", steps=200):
         print(metrics)                             # the lines of runs/mine/metrics.jsonl
     model = linea_attention.load("runs/mine")      # in NumPy, see linea_attention.linea_model
-    logits = model([5, 3, 8])                      # [3, vocabulary]
+    logits = model.logits([5, 3, 8])               # [3, vocabulary]
 """
 import json
 import os

@@ -43,7 +43,7 @@ lines = list(linea_attention.train("/tmp/mine", task="text", data="/tmp/text.txt
 losses = [line["loss"] for line in lines if "loss" in line]
 assert lines[-1]["step"] == 20 and losses[-1] < losses[0], lines
 model = linea_attention.load("/tmp/mine")
-assert model([1, 2, 3]).shape[0] == 3
+assert model.logits([1, 2, 3]).shape[0] == 3
 loss, accuracy = model.evaluate(*model.split(open("/tmp/text.txt", "rb").read()))
 program = json.loads(subprocess.run(["/tmp/venv/bin/linea", "eval", "/tmp/mine", "--json"], capture_output=True, check=True).stdout)
 assert abs(loss - program["loss"]) < 1e-5, (loss, program)

@@ -2,14 +2,14 @@
 """Models of Linea in NumPy: reads model.safetensors of a run; scores, samples and evaluates. One file to copy.
 
     python3 linea_model.py RUN TOKEN...      one line of scores for each position; without tokens: of standard input
-    python3 linea_model.py RUN generate TEXT tokens=100 temperature=0.8 top_k=40 top_p=0.9 greedy=false seed=1
+    python3 linea_model.py RUN sample TEXT tokens=100 temperature=0.8 top_k=40 top_p=0.9 greedy=false seed=1
     python3 linea_model.py RUN eval FILE     loss and bits of the last tenth of a text, as linea eval
 
 RUN is a run, a checkpoint folder or a model.safetensors file. As a module:
 
     model = linea_model.load("RUN")
-    scores = model([5, 3, 8])    # [3, vocabulary], the logits of what follows each token
-    text = model.generate("To be", tokens=100, temperature=0.8)
+    scores = model.logits([5, 3, 8])    # [3, vocabulary], the logits of what follows each token
+    text = model.sample("To be", tokens=100, temperature=0.8)
     loss, accuracy = model.evaluate(model.encode(text))    # nats, of which math.log(2) are a bit
 
 The formulas are those of the papers, one after the other, in double precision, without the tricks that make the
@@ -312,7 +312,7 @@ class Model:
         of_image = settings.get("size", 0) ** 2 * settings.get("channels", 1)
         self.length = len(tensors.get("position_embedding.weight", ())) or settings.get("length") or of_image
         choose("the task", settings["task"], TASKS.split())
-        self(choose("what is predicted,", settings.get("predict", "pixels"), {"pixels": [0]}))  # refuses what is not known
+        self.logits(choose("what is predicted,", settings.get("predict", "pixels"), {"pixels": [0]}))  # refuses what is not known
         for name in tensors:
             if name not in self.used and not name.endswith(("codebook_counts", "codebook_sums", "centroid_sums")):  # of training
                 raise ValueError(f"the tensor '{name}' is not known here")
@@ -567,7 +567,7 @@ class Model:
         y[self.computed] = x
         return y
 
-    def __call__(self, tokens):
+    def logits(self, tokens):
         """The scores of all tokens after each of `tokens`: [N, vocabulary]."""
         table, N, settings = self.tensor("token_embedding.weight"), len(tokens), self.settings
         positions = {"learned": lambda: self.tensor("position_embedding.weight"),
@@ -630,14 +630,14 @@ class Model:
         train = self.encode(text[:cut])
         return train + self.encode(text[cut:]), len(train)
 
-    def generate(self, prompt, tokens=100, temperature=1.0, top_k=0, top_p=1.0, greedy=False, seed=1):
+    def sample(self, prompt, tokens=100, temperature=1.0, top_k=0, top_p=1.0, greedy=False, seed=1):
         """The prompt, a text or a list of tokens, and what follows. Past its length the model reads the last half."""
         if tokens < 0 or not temperature > 0 or top_k < 0 or not 0 < top_p <= 1:
             raise ValueError("tokens and top_k are at least 0, temperature is above 0, top_p above 0 and at most 1")
         result = self.encode(prompt) if isinstance(prompt, str) else list(prompt)
         random, first, window = np.random.default_rng(seed), len(result), result[-self.length:] or [self.start]
         for _ in range(tokens):
-            scores = self(window)[-1]
+            scores = self.logits(window)[-1]
             order = np.argsort(-scores, kind="stable")[:1 if greedy else top_k or None]
             share = softmax(scores[order] / temperature)
             share[1:] *= np.cumsum(share)[:-1] < top_p  # the fewest tokens whose probabilities sum to top_p
@@ -652,7 +652,7 @@ class Model:
         before, losses, right = [self.start, *tokens], [], []
         for begin in range(first, len(tokens), self.length):
             targets = np.asarray(tokens[begin:begin + self.length])
-            scores = self(before[begin:begin + len(targets)])
+            scores = self.logits(before[begin:begin + len(targets)])
             losses.extend(np.logaddexp.reduce(scores, axis=-1) - scores[np.arange(len(targets)), targets])
             right.extend(scores.argmax(axis=-1) == targets)
         return float(np.mean(losses)), float(np.mean(right))
@@ -661,19 +661,19 @@ def load(path):
     return Model(*read_file(pathlib.Path(path)))
 
 def main():
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-") or sys.argv[2:] in (["generate"], ["eval"]):
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-") or sys.argv[2:] in (["sample"], ["eval"]):
         sys.exit(__doc__)
     command, *words = sys.argv[2:] or sys.stdin.read().split() or [""]
     try:
         model = load(sys.argv[1])
-        if command == "generate":
+        if command == "sample":
             options = dict(word.split("=") for word in words[1:])
-            print(model.generate(words[0], **{key: json.loads(value) for key, value in options.items()}))
+            print(model.sample(words[0], **{key: json.loads(value) for key, value in options.items()}))
         elif command == "eval":
             loss, accuracy = model.evaluate(*model.split(pathlib.Path(words[0]).read_bytes()))
             print(f"loss {loss:.4f} nats, {loss / math.log(2):.4f} bits, accuracy {accuracy:.4f}")
         else:
-            for scores in model([int(word) for word in (command, *words)]):
+            for scores in model.logits([int(word) for word in (command, *words)]):
                 print(*(f"{score:.7g}" for score in scores))
     except (ValueError, TypeError, KeyError, IndexError, OSError) as error:
         sys.exit(f"linea_model.py: {error}")
