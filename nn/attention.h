@@ -68,6 +68,7 @@ struct AttentionTraits {
   // The device's work for a training step, or for a step of the recurrent form, is the same each
   // time and can be captured: the host computes nothing, and buffers and states keep their memory.
   bool training_capturable = true, step_capturable = true;
+  bool any_length = true;  // the recurrent form is right past AttentionOptions::length
   Rotary rotary = Rotary::none;
   double state_growth = 0;   // keys and values that a position adds to the state
   double saved_scalars = 8;  // of a position and head, apart from inputs and output: a bound

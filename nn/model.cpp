@@ -147,7 +147,7 @@ bool Model::knows_order() const {
 bool Model::is_unbounded() const {
   return config_.positions == "none" &&
          std::all_of(attentions_.begin(), attentions_.end(), [](const auto& attention) {
-           return attention->traits().state_growth == 0 && attention->traits().step_capturable;
+           return attention->traits().state_growth == 0 && attention->traits().any_length;
          });
 }
 

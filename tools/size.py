@@ -16,7 +16,7 @@ BUDGETS = {
     "parallel": 795,
     "tensor": 7464,
     "autograd": 3732,
-    "nn": 3765,
+    "nn": 3766,
     "cuda": 10610,
     "data": 5759,
     "train": 6747,

@@ -87,7 +87,7 @@ Var with_column(const Var& x, const std::vector<double>& of_rows) {
 class BptAttention final : public Attention {
  public:
   explicit BptAttention(const AttentionOptions& options)
-      : Attention(options, {.step_capturable = false}),
+      : Attention(options, {.step_capturable = false, .any_length = false}),
         keys_(std::min<int64_t>(options.settings.integer("keys"), int64_t{1} << 30)),
         scale_(1 / std::sqrt(static_cast<double>(options.key_size))),
         positions_(options.length > 0 ? options.length : int64_t{1} << 16),

@@ -43,8 +43,9 @@ class PoolingState final : public AttentionState {
 class PoolingAttention final : public Attention {
  public:
   explicit PoolingAttention(const AttentionOptions& options)
-      : Attention(options,
-                  {.denominators = false, .step_capturable = false}),  // a sum of two softmaxes
+      : Attention(options, {.denominators = false,  // a sum of two softmaxes
+                            .step_capturable = false,
+                            .any_length = false}),
         pool_{options.settings.integer("window"), options.settings.integer("outer"),
               options.settings.integer("pool_size"), options.settings.integer("pool_stride"),
               options.settings.text("pooling") == "max"},

@@ -24,6 +24,7 @@ class SoftmaxAttention final : public Attention {
         window_(options.settings.integer("window")) {
     traits_.any_order = window_ == 0;
     traits_.state_growth = window_ == 0 ? 2 : 0;
+    traits_.any_length = options.length == 0 || window_ <= options.length;
   }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {

@@ -11,6 +11,7 @@
 #include "autograd/ops.h"
 #include "tensor/ops.h"
 #include "tests/expect_error.h"
+#include "tests/nn/attention_options.h"
 
 namespace linea {
 namespace {
@@ -19,11 +20,12 @@ using Rows = std::vector<std::vector<int32_t>>;
 constexpr int64_t kLength = 12;
 
 // Scores far enough apart that a greedy choice does not depend on rounding.
-std::unique_ptr<Transformer> some_model(const std::string& attention, double stddev = 0.5,
+std::unique_ptr<Transformer> some_model(const std::vector<AttentionOptions>& attentions,
+                                        double stddev = 0.5,
                                         const std::string& positions = "learned",
                                         int64_t length = kLength) {
   ModelConfig config;
-  config.attentions = parse_attentions(attention);
+  config.attentions = attentions;
   config.positions = positions;
   config.layers = 2;
   config.heads = 2;
@@ -40,6 +42,11 @@ std::unique_ptr<Transformer> some_model(const std::string& attention, double std
     var.set_value(random_tensor(var.shape(), stream_id++, stddev, 0.0, DType::f32));
   }
   return model;
+}
+
+template <typename... Rest>
+std::unique_ptr<Transformer> some_model(const std::string& attention, const Rest&... rest) {
+  return some_model(parse_attentions(attention), rest...);
 }
 
 Rows sample(const Transformer& model, const Rows& prompt, int64_t count, uint64_t seed,
@@ -151,8 +158,10 @@ TEST(Generator, ReadsTheEndOfALongPrompt) {
 // A model that knows no positions, and whose state does not grow, is the same model at any length.
 TEST(Generator, GoesOnFromItsStateWithoutPositions) {
   const Rows prompt = {{7, 2}, {8, 5}};
-  for (const char* attention : {"linear:rule=gated", "gdn", "ssd/softmax:window=3"}) {
+  for (const char* attention :
+       {"linear:rule=gated", "gdn", "ssd/softmax:window=3", "local:block=4"}) {
     const auto model = some_model(attention, 0.5, "none");
+    EXPECT_TRUE(model->is_unbounded());
     const auto longer = some_model(attention, 0.5, "none", 8 * kLength);
     const Rows sampled = sample(*model, prompt, 5 * kLength, 1, true);
     EXPECT_EQ(sampled, sample(*longer, prompt, 5 * kLength, 1, true)) << attention;
@@ -161,6 +170,16 @@ TEST(Generator, GoesOnFromItsStateWithoutPositions) {
       read[row].insert(read[row].end(), sampled[row].begin(), sampled[row].begin() + 30);
     EXPECT_EQ(sample(*model, read, 1, 1, true)[1][0], sampled[1][30]) << attention;
   }
+  for (const AttentionEntry& entry : causal_attentions())
+    for (const Settings& variant : entry.variants) {
+      const std::vector<AttentionOptions> attention = {{entry.name, variant}};
+      const auto model = some_model(attention, 0.5, "none", 4 * kLength);
+      if (!model->is_unbounded()) continue;
+      const auto longer = some_model(attention, 0.5, "none", 12 * kLength);
+      EXPECT_EQ(sample(*model, prompt, 10 * kLength, 1, true),
+                sample(*longer, prompt, 10 * kLength, 1, true))
+          << label_of(attention.front());
+    }
   EXPECT_FALSE(some_model("ssd/softmax", 0.5, "none")->is_unbounded());
   EXPECT_FALSE(some_model("linear:rule=gated")->is_unbounded());
 }
