@@ -20,7 +20,7 @@ class OtherCommands : public ProgramTest {
 TEST_F(OtherCommands, InfoDescribesTheBuild) {
   const Outcome info = done("info");
   EXPECT_EQ(info.err, "");
-  for (const char* part : {"linea ", "BLAS", "OpenBLAS", "threads", "devices", "softmax",
+  for (const char* part : {"linea ", "BLAS", "OpenBLAS", " thread", "devices", "softmax",
                            "linear --feature elu", "digits-demo"})
     EXPECT_NE(info.out.find(part), std::string::npos) << part << "\n" << info.out;
 }
