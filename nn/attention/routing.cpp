@@ -52,7 +52,7 @@ class RoutingState final : public AttentionState {
 class RoutingAttention final : public CentroidAttention {
  public:
   explicit RoutingAttention(const AttentionOptions& options)
-      : CentroidAttention(options, {.step_capturable = false, .any_length = false}) {}
+      : CentroidAttention(options, {.step_capturable = false}) {}
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2);

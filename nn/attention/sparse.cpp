@@ -36,16 +36,14 @@ class SparseAttention final : public Attention {
     };
     patterns_[0] = chosen(expressions.bidirectional);
     if (traits_.not_causal.empty()) patterns_[1] = chosen(expressions.causal);
+    for (const KeyPattern& pattern : patterns_[1])
+      if (pattern.has(PatternAtom::Kind::last))
+        traits_.not_causal = "the last positions are not known";
     for (const std::vector<KeyPattern>& patterns : patterns_)
       for (const KeyPattern& pattern : patterns)
         traits_.heads_differ |= patterns.size() > 1 || pattern.needs_head();
-    for (const KeyPattern& pattern : patterns_[1]) {
-      if (pattern.has(PatternAtom::Kind::last))
-        traits_.not_causal = "the last positions are not known";
+    for (const KeyPattern& pattern : patterns_[1])
       traits_.state_growth = std::max(traits_.state_growth, pattern.growth());
-      slots_ += pattern.slots();
-    }
-    traits_.any_length = options.length == 0 || slots_ <= options.length;
     traits_.details = "pattern " + expressions.bidirectional;
     if (traits_.not_causal.empty() && expressions.causal != expressions.bidirectional)
       traits_.details += ", causal " + expressions.causal;
@@ -77,7 +75,9 @@ class SparseAttention final : public Attention {
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     require_form(true);
-    const int64_t slots = options_.length == 0 ? slots_ : std::min(slots_, options_.length);
+    int64_t slots = 0;
+    for (const KeyPattern& pattern : patterns_[1]) slots += pattern.slots();
+    if (options_.length > 0) slots = std::min(slots, options_.length);
     return std::make_unique<KeySlots>(key_slots(options_, batch, slots, dtype));
   }
 
@@ -144,7 +144,6 @@ class SparseAttention final : public Attention {
 
   static constexpr size_t kMaxTiles = 1024;
   std::vector<KeyPattern> patterns_[2];  // bidirectional, causal
-  int64_t slots_ = 0;                    // of the keys that the recurrent form needs, at most
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<int64_t, int64_t, bool, int64_t>, KeyTilesPtr> tiles_;
 };

@@ -170,16 +170,18 @@ TEST(Generator, GoesOnFromItsStateWithoutPositions) {
       read[row].insert(read[row].end(), sampled[row].begin(), sampled[row].begin() + 30);
     EXPECT_EQ(sample(*model, read, 1, 1, true)[1][0], sampled[1][30]) << attention;
   }
+  // Windows and patterns that fit into the length, and that do not.
   for (const AttentionEntry& entry : causal_attentions())
-    for (const Settings& variant : entry.variants) {
-      const std::vector<AttentionOptions> attention = {{entry.name, variant}};
-      const auto model = some_model(attention, 0.5, "none", 4 * kLength);
-      if (!model->is_unbounded()) continue;
-      const auto longer = some_model(attention, 0.5, "none", 12 * kLength);
-      EXPECT_EQ(sample(*model, prompt, 10 * kLength, 1, true),
-                sample(*longer, prompt, 10 * kLength, 1, true))
-          << label_of(attention.front());
-    }
+    for (const Settings& variant : entry.variants)
+      for (const int64_t length : {kLength, 4 * kLength}) {
+        const std::vector<AttentionOptions> attention = {{entry.name, variant}};
+        const auto model = some_model(attention, 0.5, "none", length);
+        if (!model->is_unbounded()) continue;
+        const auto longer = some_model(attention, 0.5, "none", 12 * kLength);
+        EXPECT_EQ(sample(*model, prompt, 10 * kLength, 1, true),
+                  sample(*longer, prompt, 10 * kLength, 1, true))
+            << label_of(attention.front()) << ", length " << length;
+      }
   EXPECT_FALSE(some_model("ssd/softmax", 0.5, "none")->is_unbounded());
   EXPECT_FALSE(some_model("linear:rule=gated")->is_unbounded());
 }
