@@ -115,7 +115,7 @@ CheckpointFolder newest_checkpoint(const fs::path& run) {
   const std::vector<CheckpointFolder> found = list_checkpoints(run);
   if (found.empty())
     fail(ErrorKind::input,
-         "{} has no checkpoint: it is not a run of linea train, or stopped before its first save",
+         "{} has no checkpoint: it is not a run of linea train, or has not saved yet (linea info)",
          run.string());
   std::string first_problem;
   for (auto checkpoint = found.rbegin(); checkpoint != found.rend(); ++checkpoint) {
